@@ -20,7 +20,9 @@ from budget_cpython.cli.service_options import (
     add_metrics,
     add_number,
     add_telemetry,
+    add_workers,
     begin_telemetry,
+    begin_worker,
     count,
     counting_together,
     ledger_options,
@@ -99,8 +101,7 @@ def add_proxy(commands: Any) -> None:
     add_alert_file(option)
     add_listening(option, LISTEN)
     _add_rules(option)
-    text = "serve with N processes, on a ledger that they can share"
-    add_number(option, "workers", count, 1, text)
+    add_workers(option)
     text = "read an answer on for S seconds after its client has left"
     add_number(option, "read-on", seconds, 60, text)
     text = "an upstream may send nothing for S seconds"
@@ -170,9 +171,7 @@ def _choose_ledger(options: argparse.Namespace) -> str | None:
 
 def make_worker(options: argparse.Namespace) -> Any:
     """Return the app of one of several processes."""
-    from budget_cpython.serve.server import log_requests
-
-    log_requests()
+    begin_worker()
     begin_telemetry(options)
     return make_proxy(options).app
 

@@ -1,24 +1,26 @@
-"""The commands `microbudget serve` and `microbudget serve key`."""
+"""The command `microbudget serve`."""
 
 import argparse
+import asyncio
 import os
-import sys
+import secrets
 import threading
-import time
-from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from budget_core.errors import BudgetError
 from budget_cpython.cli.alerts import add_alert_file, read_channels, watching_for
+from budget_cpython.cli.serve_key import add_key, split_names
 from budget_cpython.cli.service_options import (
     ENGINE_VARIABLE,
-    KEYS_HELP,
-    KEYS_VARIABLE,
     add_connections,
     add_listening,
     add_metrics,
     add_number,
+    add_workers,
+    begin_worker,
+    counting_together,
     metrics_of,
     open_keys,
     prepare_service,
@@ -26,14 +28,11 @@ from budget_cpython.cli.service_options import (
     seconds,
     warn,
 )
-from budget_cpython.columns import columns
 
 if TYPE_CHECKING:
     from budget_core.ledger._types import LedgerProtocol
-    from budget_cpython.serve import KeyFile
 
 LISTEN = "127.0.0.1:8321"
-DEFAULT_RIGHTS = "reserve,read"
 CLOSING_S = 5
 _ABOUT = """\
 Serve one ledger over HTTP, so that devices and programs in any language share its budgets.
@@ -49,12 +48,6 @@ examples:
   microbudget serve --engine redis://localhost --listen 0.0.0.0:8321 --keys keys.json
   curl -X PUT localhost:8321/v1/limits/org -H 'Content-Type: application/json' \\
       -d '{"limits": [{"axis": "tokens", "cap": 100000, "window": "day"}]}'"""
-_RIGHTS = """\
-rights, on the account and all below it; a device that leases blocks needs the first three:
-  reserve  hold amounts before calls, and settle, extend and release holds
-  charge   record amounts as spent, also past the limits of the account and of those above it
-  read     balances, histories, limits, holds
-  limits   change limits, also those of the account itself: for operators"""
 
 
 def add_serve(commands: Any) -> None:
@@ -75,91 +68,129 @@ def add_serve(commands: Any) -> None:
     option("--no-create", action="store_true", help=create)
     add_listening(option, LISTEN)
     axes = "the only axes, as in tokens,calls (tokens, calls, usd and those of limits)"
-    option("--axes", type=_split, metavar="AXIS,…", help=axes)
+    option("--axes", type=split_names, metavar="AXIS,…", help=axes)
     holds = "for memory:, the most live holds (1000000)"
     option("--max-holds", type=int, metavar="N", help=holds)
     add_number(option, "engine-timeout", seconds, 10, "the engine has S seconds to answer")
+    add_workers(option)
     add_alert_file(option)
     add_metrics(option)
     add_connections(option, 20)
-    serve.set_defaults(run=partial(run_command, _serve, "serve"))
-    _add_key(serve.add_subparsers(metavar="COMMAND", prog=serve.prog))
-
-
-def _add_key(commands: Any) -> None:
-    text = "make, list and revoke keys"
-    about = f"{text.capitalize()}; a running service uses a change at once."
-    key = commands.add_parser("key", help=text, description=about)
-    below = key.add_subparsers(metavar="COMMAND", required=True)
-    add = _command(below, "add", "make a key and print it; it is shown only once", _add, _RIGHTS)
-    add.add_argument("name", metavar="NAME", help="its name: letters, digits, _ and -")
-    account = "its account, and all below it; * is every account"
-    add.add_argument("--account", required=True, metavar="PATH", help=account)
-    rights = f"its rights ({DEFAULT_RIGHTS})"
-    add.add_argument(
-        "--rights", default=DEFAULT_RIGHTS.split(","), type=_split, metavar="RIGHT,…", help=rights
-    )
-    _command(below, "list", "show the keys' names, accounts and rights", _list)
-    revoke = _command(below, "revoke", "remove a key", _revoke)
-    revoke.add_argument("name", metavar="NAME", help="its name")
-
-
-def _command(
-    commands: Any,
-    name: str,
-    summary: str,
-    command: Callable[[argparse.Namespace], int],
-    epilog: str = "",
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.",
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    default = argparse.SUPPRESS  # keeps a --keys before the command
-    parser.add_argument("--keys", metavar="FILE", default=default, help=KEYS_HELP)
-    parser.set_defaults(run=partial(run_command, command, "serve"))
-    return parser
-
-
-def _split(text: str) -> list[str]:
-    return text.split(",")
+    serve.set_defaults(run=partial(run_command, _serve, "serve"), page_secret=None)
+    add_key(serve.add_subparsers(metavar="COMMAND", prog=serve.prog))
 
 
 def _serve(options: argparse.Namespace) -> int:
     """Serve a ledger until told to stop."""
-    from budget_cpython.serve import make_app
-
+    options.page_secret = secrets.token_bytes(32)  # of all workers
+    options.engine = _engine_of(options)
     serve = prepare_service(options)
     channels = read_channels(options.alerts)
     ledger = _open_ledger(options)
     try:
-        app = make_app(
-            ledger,
-            open_keys(options),
-            engine_timeout=options.engine_timeout,
-            metrics=metrics_of(options),
-        )
+        _check(ledger, options.engine)
+        app = _served(options, ledger)  # refuses what is malformed, also where workers have theirs
         with watching_for(channels, lambda: ledger):
-            code = serve(app)
+            if options.workers == 1:
+                code = serve(app)
+            else:
+                with counting_together() if options.metrics else nullcontext():
+                    code = serve(partial(make_worker, options), options.workers)
     finally:
-        closing = threading.Thread(target=ledger.close, daemon=True)
-        closing.start()
-        closing.join(CLOSING_S)
+        _close(ledger)
     os._exit(code)  # waits for no thread: one may hang in the engine
 
 
-def _open_ledger(options: argparse.Namespace) -> "LedgerProtocol":
-    """Open the ledger, and ask it once: a file that cannot be used is an error at once."""
-    from budget_cpython.ledger.opening import open_ledger
-    from budget_cpython.serve.devices import AXES
+def make_worker(options: argparse.Namespace) -> Any:
+    """Return the app of one of several processes, which ends as soon as the app does."""
+    begin_worker()
+    ledger = None if _is_awaited(options) else _open_ledger(options)
+    app = _served(options, ledger)
 
-    url = options.engine or os.environ.get(ENGINE_VARIABLE)
+    async def run(scope: Any, receive: Any, send: Any) -> None:
+        await app(scope, receive, send)
+        if scope["type"] == "lifespan":  # all requests are answered
+            if ledger is not None:
+                _close(ledger)
+            os._exit(0)
+
+    return run
+
+
+def _served(options: argparse.Namespace, ledger: "LedgerProtocol | None") -> Any:
+    """Return the app of a ledger that blocks, or of the same engine's for asyncio.
+
+    The latter is closed once all requests are answered: that takes the event loop.
+    """
+    if not _is_awaited(options):
+        return _make_app(options, ledger)
+    awaited = _open_ledger(options, awaited=True)
+    app = _make_app(options, awaited)
+
+    async def run(scope: Any, receive: Any, send: Any) -> None:
+        async def close_first(message: Any) -> None:
+            if message["type"] == "lifespan.shutdown.complete":
+                with suppress(BudgetError, TimeoutError):  # its engine may hang
+                    async with asyncio.timeout(CLOSING_S):
+                        await awaited.close()
+            await send(message)
+
+        await app(scope, receive, close_first if scope["type"] == "lifespan" else send)
+
+    return run
+
+
+def _is_awaited(options: argparse.Namespace) -> bool:
+    """Tell whether the engine is served by its ledger for asyncio.
+
+    That for http:// opens a connection for each of its requests, the one for threads keeps some.
+    """
+    return not options.engine.startswith(("memory:", "sqlite:", "http:", "https:"))
+
+
+def _make_app(options: argparse.Namespace, ledger: Any) -> Any:
+    from budget_cpython.serve import KeyFileError, make_app
+
+    keys = open_keys(options)
+    if keys is not None:
+        with suppress(KeyFileError):  # which requests are answered with
+            keys.keys()  # so that changes from now on are noted
+    return make_app(
+        ledger,
+        keys,
+        engine_timeout=options.engine_timeout,
+        metrics=metrics_of(options),
+        page_secret=options.page_secret,
+    )
+
+
+def _close(ledger: "LedgerProtocol") -> None:
+    """Close a ledger, unless that takes too long: its engine may hang."""
+    closing = threading.Thread(target=ledger.close, daemon=True)
+    closing.start()
+    closing.join(CLOSING_S)
+
+
+def _engine_of(options: argparse.Namespace) -> str:
+    """Return the engine's URL; `ValueError` if the workers cannot share it."""
+    url: str = options.engine or os.environ.get(ENGINE_VARIABLE, "")
     if not url:
         text = f"give the ledger's engine with --engine, or set ${ENGINE_VARIABLE}; try sqlite:FILE"
         raise ValueError(text)
+    if options.workers > 1 and url == "memory:":
+        raise ValueError(
+            "--workers needs a ledger that processes can share, and memory: is one process's own: "
+            "give --engine redis://… or postgresql://…, or serve with one process"
+        )
+    return url
+
+
+def _open_ledger(options: argparse.Namespace, awaited: bool = False) -> Any:
+    """Open the ledger; `ValueError` for an option that is not for its engine."""
+    from budget_cpython.ledger.opening import open_async_ledger, open_ledger
+    from budget_cpython.serve.devices import AXES
+
+    url = options.engine
     axes = options.axes and [*options.axes, *AXES]
     more: dict[str, Any] = {"axes": axes, "max_holds": options.max_holds}
     more = {name: value for name, value in more.items() if value is not None}
@@ -171,42 +202,14 @@ def _open_ledger(options: argparse.Namespace) -> "LedgerProtocol":
         raise ValueError("--max-holds is for memory: only")
     if "axes" in more and url.startswith("http"):
         raise ValueError("--axes is not for a ledger that another service serves")
-    ledger = open_ledger(url, **more)
+    return (open_async_ledger if awaited else open_ledger)(url, **more)
+
+
+def _check(ledger: "LedgerProtocol", url: str) -> None:
+    """Ask the ledger once: a file that cannot be used is an error at once."""
     try:
         ledger.limits("readyz")
     except BudgetError as error:
         if url.startswith("sqlite:"):
             raise
         warn(f"the ledger cannot be used yet: {error}")
-    return ledger
-
-
-def _add(options: argparse.Namespace) -> int:
-    print(_needed_keys(options).add(options.name, options.account, options.rights))
-    return 0
-
-
-def _list(options: argparse.Namespace) -> int:
-    keys = _needed_keys(options).keys().values()
-    rows = [(key.name, _day(key.made_at), ",".join(key.rights), key.account) for key in keys]
-    for line in columns(rows):
-        print(line)
-    if not rows:
-        print("no keys", file=sys.stderr)
-    return 0
-
-
-def _day(made_at: float) -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime(made_at))
-
-
-def _revoke(options: argparse.Namespace) -> int:
-    _needed_keys(options).revoke(options.name)
-    return 0
-
-
-def _needed_keys(options: argparse.Namespace) -> "KeyFile":
-    keys = open_keys(options)
-    if keys is None:
-        raise ValueError(f"give the file of keys with --keys, or set ${KEYS_VARIABLE}")
-    return keys

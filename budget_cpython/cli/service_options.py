@@ -1,8 +1,11 @@
 """What the commands `run`, `serve` and `proxy` share: options, where to listen, and errors."""
 
 import argparse
+import multiprocessing
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
@@ -99,6 +102,27 @@ def begin_telemetry(options: argparse.Namespace) -> None:
 def metrics_of(options: argparse.Namespace) -> int | None:
     """Return how many accounts `/metrics` shows; `None` if it is not served."""
     return int(options.metrics_accounts) if options.metrics else None
+
+
+def add_workers(option: Callable[..., Any]) -> None:
+    """Add the option of how many processes serve."""
+    text = "serve with N processes, on a ledger that they can share"
+    add_number(option, "workers", count, 1, text)
+
+
+def begin_worker() -> None:
+    """Begin as one of several processes: log as the first one does, and end with it."""
+    from budget_cpython.serve.server import log_requests
+
+    log_requests()
+    first = multiprocessing.parent_process()
+    if first is not None:
+        threading.Thread(target=_end_with, args=(first,), daemon=True).start()
+
+
+def _end_with(first: Any) -> None:
+    first.join()
+    signal.raise_signal(signal.SIGTERM)
 
 
 @contextmanager

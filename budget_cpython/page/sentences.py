@@ -115,6 +115,10 @@ def _released(said: dict[str, Any]) -> str:
     return f"hold {_text(said.get('hold'))} released: {_amounts(said.get('amounts'))}"
 
 
+def _charged(said: dict[str, Any]) -> str:
+    return f"recorded as spent: {_amounts(said.get('amounts'))}"
+
+
 def _alert(said: dict[str, Any]) -> str:
     tried = _whole(said.get("attempt")) or 1
     return f"alert to {_text(said.get('to'))} {_text(said.get('state'))}, attempt {tried}"
@@ -128,6 +132,7 @@ _TELLERS = {
     "outage": _outage,
     "grant": _grant,
     "released": _released,
+    "charged": _charged,
     "alert": _alert,
 }
 

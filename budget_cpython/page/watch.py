@@ -18,7 +18,17 @@ from budget_cpython.serve.served_ledger import ServedLedger
 
 EVERY_S = 2.0
 REFUSALS = ("refused", "observed")
-CHANGES = ("limits", "keys", "threshold", "forecast", "outage", "grant", "released", "alert")
+CHANGES = (
+    "limits",
+    "keys",
+    "threshold",
+    "forecast",
+    "outage",
+    "grant",
+    "released",
+    "charged",
+    "alert",
+)
 MOST_EVENTS = 200
 MOST_HOLDS = 1000
 _USAGE_EVERY_S = 15.0

@@ -11,7 +11,7 @@ import httpx
 from starlette.exceptions import HTTPException
 
 from budget_core.errors import BudgetError, DeadlineExceeded
-from budget_cpython.adapters.http_attempt import EXTENSION
+from budget_cpython.adapters.provider_errors import EXTENSION
 from budget_cpython.adapters.wire import LARGE, WireFormat, find_format, refusal
 from budget_cpython.deadline import Deadline
 from budget_cpython.process_state import OBSERVERS

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 
 from starlette.exceptions import HTTPException
 
@@ -46,6 +47,7 @@ def check_host(headers: Mapping[str, str]) -> None:
         raise HTTPException(403, text)
 
 
+@lru_cache(maxsize=16)  # most requests name the same host
 def _names_loopback(host: str) -> bool:
     """Tell whether a `Host` header, with or without a port, is this machine."""
     found = _HOST.fullmatch(host)

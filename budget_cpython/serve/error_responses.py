@@ -1,9 +1,12 @@
-"""The answers for errors: a status, a word for programs, a text for people."""
+"""The answers of the service: JSON, for errors with a word for programs and a text for people."""
 
+import logging
 from email.utils import formatdate
+from typing import Any
 
+import msgspec
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerError, LedgerUnavailableError
 from budget_core.until import LAST_DATE
@@ -24,17 +27,47 @@ HTTP_ERRORS = {
     503: "keys_unavailable",
 }
 _MAX_MESSAGE = 500
+_encode = msgspec.json.Encoder().encode
+log = logging.getLogger("microbudget.serve")
 
 
-def error_response(error: HTTPException) -> Response:
-    """Return the answer for an error of HTTP."""
+class JsonReply(msgspec.Struct):
+    """An answer in JSON, which as an ASGI app sends itself."""
+
+    status: int
+    answer: Any
+    headers: dict[str, str] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the status, the headers and the JSON."""
+        body = _encode(self.answer)
+        headers = [
+            (b"content-length", b"%d" % len(body)),
+            (b"content-type", b"application/json"),
+            *((name.lower().encode(), text.encode()) for name, text in self.headers.items()),
+        ]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def error_reply(error: Exception, key: Key | None = None) -> JsonReply:
+    """Return the answer for an error, without what the key may not see; those of ours are logged.
+
+    A `ValueError` is a request's value that is refused. What is not known shows nothing of itself.
+    """
+    if isinstance(error, LedgerError):
+        return _ledger_error_reply(error, key)
+    if isinstance(error, ValueError):
+        error = HTTPException(422, str(error))
+    if not isinstance(error, HTTPException):
+        log.error("a request failed", exc_info=error)
+        error = HTTPException(500, "an error of the service; its log says more")
     word = HTTP_ERRORS.get(error.status_code, "refused")
     answer = {"error": word, "message": error.detail[:_MAX_MESSAGE]}
-    return JSONResponse(answer, error.status_code, error.headers)
+    return JsonReply(error.status_code, answer, dict(error.headers or {}))
 
 
-def ledger_error_response(error: LedgerError, key: Key | None) -> Response:
-    """Return the answer for an error of the ledger, without what the key may not see."""
+def _ledger_error_reply(error: LedgerError, key: Key | None) -> JsonReply:
     headers: dict[str, str] = {}
     if isinstance(error, LedgerUnavailableError):
         headers["Retry-After"] = "1"
@@ -54,10 +87,11 @@ def ledger_error_response(error: LedgerError, key: Key | None) -> Response:
         status, word, fields = 500, "ledger_error", ()
     message = str(error)
     if status >= 500:  # it may name files and hosts of the service
+        log.warning("%s: %s", type(error).__name__, error)
         message = f"{word.replace('_', ' ')}: the service's log says more"
     answer = {"error": word, "message": message}
-    answer.update((field, getattr(error, field)) for field in fields)
-    return JSONResponse(answer, status, headers)
+    answer.update((name, getattr(error, name)) for name in fields)
+    return JsonReply(status, answer, headers)
 
 
 def may_see(key: Key | None, account: str) -> bool:

@@ -3,91 +3,88 @@
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import UNSET
 from starlette.exceptions import HTTPException
 
 from budget_core.errors import refuse
 from budget_cpython.ledger.journal import HourOfUsage, LedgerEvent
 from budget_cpython.serve.devices import ROOT
 from budget_cpython.serve.error_responses import may_see
-from budget_cpython.serve.operations import AuthorizedRequest, Json, operation, show_balance
+from budget_cpython.serve.field_types import Json
+from budget_cpython.serve.messages import (
+    AddedReply,
+    AfterQuery,
+    BalancesPage,
+    EventRow,
+    EventsQuery,
+    EventsReply,
+    EventsRequest,
+    MostQuery,
+    NumbersReply,
+    OpenHoldRow,
+    OpenHoldsReply,
+    UsageQuery,
+    UsageReply,
+    UsageRequest,
+    UsageRow,
+)
+from budget_cpython.serve.operations import AuthorizedRequest, operation, show_balance
 
 MOST_ROWS = 1000  # of a page, but for the rest of an account's or an hour's
-EVENT = ("kind", "account", "details", "name", "at", "number")
 _DIGITS = 15
 
 
-@operation("GET", "read", "AllBalances", optional=("after",), also_on_all=True)
-async def balances(call: AuthorizedRequest) -> Json:
+@operation("GET", "read", also_on_all=True)
+async def balances(call: AuthorizedRequest, asked: AfterQuery) -> BalancesPage:
     """Return the balance of each limit of the account and of all below it, a page at a time."""
-    after = call.fields.get("after", "")
     rows = await call.ledger.call("balances", _selected(call))
-    seen = [row for row in rows if row.account > after and _is_shown(call, row.account)]
+    seen = [row for row in rows if row.account > asked.after and _is_shown(call, row.account)]
     page, following = _page(seen, lambda row: row.account)
-    return {"balances": [show_balance(row, True) for row in page], "next": following}
+    return BalancesPage([show_balance(row, True) for row in page], following)
 
 
-@operation("GET", "read", "OpenHolds", optional=("most",), also_on_all=True)
-async def holds(call: AuthorizedRequest) -> Json:
+@operation("GET", "read", also_on_all=True)
+async def holds(call: AuthorizedRequest, asked: MostQuery) -> OpenHoldsReply:
     """Return the holds of the account and of all below it that are open, the oldest first."""
-    rows = await call.ledger.call("open_holds", _selected(call), _most(call))
-    return {"holds": [row._asdict() for row in rows if _is_shown(call, row.path)]}
+    rows = await call.ledger.call("open_holds", _selected(call), _most(asked))
+    return OpenHoldsReply([OpenHoldRow(*row) for row in rows if _is_shown(call, row.path)])
 
 
-@operation("GET", "read", "Events", optional=("kinds", "after", "most"), also_on_all=True)
-async def events(call: AuthorizedRequest) -> Json:
+@operation("GET", "read", also_on_all=True)
+async def events(call: AuthorizedRequest, asked: EventsQuery) -> EventsReply:
     """Return the last events of the account and of all below it, or the first after a number."""
-    kinds = [kind for kind in call.fields.get("kinds", "").split(",") if kind]
-    if any("\0" in kind for kind in kinds):
-        refuse("kinds", "words with commas between, without NUL", call.fields["kinds"])
-    given = call.fields.get("after")
-    after = None if given is None else _number("after", given)
-    rows = await call.ledger.call("events", _selected(call), kinds, after, _most(call))
-    return {"events": [_shown(call, row)._asdict() for row in rows]}
+    kinds = [kind for kind in asked.kinds.split(",") if kind]
+    if "\0" in asked.kinds:
+        refuse("kinds", "words with commas between, without NUL", asked.kinds)
+    after = None if asked.after is UNSET else _number("after", asked.after)
+    rows = await call.ledger.call("events", _selected(call), kinds, after, _most(asked))
+    return EventsReply([EventRow(*_shown(call, row)) for row in rows])
 
 
-@operation("GET", "read", "HoursOfUsage", optional=("since",), also_on_all=True)
-async def usage(call: AuthorizedRequest) -> Json:
+@operation("GET", "read", also_on_all=True)
+async def usage(call: AuthorizedRequest, asked: UsageQuery) -> UsageReply:
     """Return the usage of the account and of all below it by model and tool, page by page."""
-    since = _number("since", call.fields.get("since", "0"))
-    rows = await call.ledger.call("usage", _selected(call), since)
+    rows = await call.ledger.call("usage", _selected(call), _number("since", asked.since))
     page, last = _page(rows, lambda row: row.hour)
-    return {"usage": [row._asdict() for row in page], "next": None if last is None else last + 1}
+    return UsageReply([UsageRow(*row) for row in page], None if last is None else last + 1)
 
 
-@operation("POST", "limits", "Numbers", required=("events",), also_on_all=True)
-async def note(call: AuthorizedRequest) -> Json:
+@operation("POST", "limits", also_on_all=True)
+async def note(call: AuthorizedRequest, asked: EventsRequest) -> NumbersReply:
     """Append events of the account; one with a name, which is noted once, takes a key for all."""
-    found = [LedgerEvent(row.pop("kind", ""), call.path, **row) for row in _rows(call, "events")]
-    if call.key is not None and call.key.path and any(event.name for event in found):
+    if call.key is not None and call.key.path and any(event.name for event in asked.events):
         raise HTTPException(403, "an event with a name takes a key for every account")
-    return {"numbers": await call.ledger.call("note", found)}
+    found = [LedgerEvent(row.kind, call.path, row.details, row.name) for row in asked.events]
+    return NumbersReply(await call.ledger.call("note", found))
 
 
-@operation("POST", "charge or reserve", "Added", required=("rows",))
-async def add_usage(call: AuthorizedRequest) -> Json:
+@operation("POST", "charge or reserve")
+async def add_usage(call: AuthorizedRequest, asked: UsageRequest) -> AddedReply:
     """Add what calls used to what is known of their hour, model and tool; no limit counts it."""
-    rows = _rows(call, "rows")
-    found = [HourOfUsage(path=call.path, **{"model": "", "tool": "", **row}) for row in rows]
+    rows = asked.rows
+    found = [HourOfUsage(row.hour, call.path, row.model, row.tool, row.amounts) for row in rows]
     await call.ledger.call("add_usage", found)
-    return {"added": len(found)}
-
-
-_ROWS = {
-    "events": ({"kind", "details", "name"}, {"kind"}),
-    "rows": ({"hour", "model", "tool", "amounts"}, {"hour", "amounts"}),
-}
-
-
-def _rows(call: AuthorizedRequest, name: str) -> list[Json]:
-    """Return the rows of a field; `ValueError` unless they are objects with known fields."""
-    known, required = _ROWS[name]
-    rows = call.fields[name]
-    for row in rows if isinstance(rows, list) else [None]:
-        if not isinstance(row, dict) or not required <= set(row) <= known:
-            refuse(name, f"a list of objects of {', '.join(sorted(known))}", row)
-        if not isinstance(row.get("details", {}), dict):
-            refuse("details", "an object", row["details"])
-    return [dict(row, details=row.get("details", {})) if name == "events" else row for row in rows]
+    return AddedReply(len(found))
 
 
 def _selected(call: AuthorizedRequest) -> str:
@@ -127,8 +124,8 @@ def _page(rows: list[Any], place: Callable[[Any], Any]) -> tuple[list[Any], Any]
     return page, last if len(page) < len(rows) else None
 
 
-def _most(call: AuthorizedRequest) -> int:
-    return min(MOST_ROWS, _number("most", call.fields.get("most", str(MOST_ROWS))))
+def _most(asked: MostQuery) -> int:
+    return min(MOST_ROWS, _number("most", asked.most))
 
 
 def _number(name: str, text: str) -> int:

@@ -1,22 +1,25 @@
 """Read a request's body: small, whole before the app sees the request, and unambiguous JSON."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from budget_core.ledger.checks import MOST
-from budget_cpython.serve.error_responses import error_response
+from budget_cpython.serve.error_responses import error_reply
 
 MAX_BYTES = 16_384
+MAX_BATCH_BYTES = 1 << 20
+BATCH_URL = "/v1/batch"  # whose body is read once its key is known
 ONCE = ("authorization", "content-length", "content-type", "idempotency-key", "host", "origin")
+TOO_DEEP = "the request's JSON is nested too deeply"
 _CLOSE = {"Connection": "close"}
 
 
 def read_body_first(app: ASGIApp) -> ASGIApp:
-    """Return an app that reads each request's body before it calls `app`.
+    """Return an app that reads each request's body before it calls `app`, but for batches.
 
     So an answer always leaves the connection at the next request. A body above `MAX_BYTES`, or with
     its length stated in two ways, is refused, and so is a header of `ONCE` that is repeated: a
@@ -29,9 +32,12 @@ def read_body_first(app: ASGIApp) -> ASGIApp:
             return
         try:
             _check_once(scope["headers"])
-            body = await _read(dict(scope["headers"]), receive)
+            if _is_batch(scope):
+                await app(scope, receive, send)
+                return
+            body = await _read(scope, receive, MAX_BYTES)
         except HTTPException as error:
-            await error_response(error)(scope, receive, send)
+            await error_reply(error)(scope, receive, send)
             return
 
         unread = [{"type": "http.request", "body": body}]
@@ -45,42 +51,68 @@ def read_body_first(app: ASGIApp) -> ASGIApp:
     return answer
 
 
-def _check_once(headers: Iterable[tuple[bytes, bytes]]) -> None:
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Return a request's headers by their names in small letters."""
+    return {name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]}
+
+
+async def read_batch(scope: Scope, receive: Receive) -> bytes | None:
+    """Return the body of a batch, or `None` if the client has gone; `HTTPException`."""
+    return await _read(scope, receive, MAX_BATCH_BYTES)
+
+
+def _is_batch(scope: Scope) -> bool:
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    return bool(path == BATCH_URL and scope["method"] == "POST")
+
+
+def _check_once(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    if len(dict(headers)) == len(headers):
+        return
     names = [name.decode("latin-1") for name, _ in headers]
     for name in ONCE:
         if names.count(name) > 1:
             raise HTTPException(400, f"the header {name.title()} is given twice", _CLOSE)
 
 
-async def _read(headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
+async def _read(scope: Scope, receive: Receive, most: int) -> bytes | None:
     """Return the body, or `None` if the client has gone."""
+    headers = dict(scope["headers"])
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or {b"content-length", b"transfer-encoding"} <= headers.keys():
         text = "give the body's length once, as Content-Length or by Transfer-Encoding"
         raise HTTPException(400, text, _CLOSE)
-    too_large = HTTPException(413, f"a request has at most {MAX_BYTES} bytes", _CLOSE)
-    if len(length) > 15 or int(length) > MAX_BYTES:
-        raise too_large
+    if len(length) > 15 or int(length) > most:
+        raise _too_large(most)
     body = b""
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
         body += bytes(message.get("body", b""))
-        if len(body) > MAX_BYTES:
-            raise too_large
+        if len(body) > most:
+            raise _too_large(most)
         if not message.get("more_body", False):
             return body
 
 
-def parse_object(content_type: str, body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body; `HTTPException` for another, and for a repeated name."""
-    if content_type.partition(";")[0].strip().lower() != "application/json":
+def _too_large(most: int) -> HTTPException:
+    return HTTPException(413, f"a request has at most {most} bytes", _CLOSE)
+
+
+def check_type(headers: Mapping[str, str]) -> None:
+    """Raise `HTTPException` unless a body is said to be JSON."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
         raise HTTPException(415, "send JSON, with the header Content-Type: application/json")
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body; `HTTPException` for another, and for a repeated name."""
     try:
-        found = json.loads(body.decode(), object_pairs_hook=_unique, parse_float=_parse_float)
+        found = _decode(body.decode())
     except RecursionError as error:
-        raise HTTPException(400, "the request's JSON is nested too deeply") from error
+        raise HTTPException(400, TOO_DEEP) from error
     except ValueError as error:
         raise HTTPException(400, f"the request is not JSON: {error}") from error
     if not isinstance(found, dict):
@@ -99,3 +131,6 @@ def _parse_float(text: str) -> float:
     """Return 5.0 as 5, which is the same number in JSON."""
     value = float(text)
     return int(value) if value.is_integer() and abs(value) <= MOST else value
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_parse_float).decode

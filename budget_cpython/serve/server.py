@@ -1,5 +1,6 @@
 """Serve an app with uvicorn: until the process is told to stop, or in a thread of a program."""
 
+import gc
 import logging
 import re
 import socket
@@ -13,10 +14,11 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from budget_cpython.serve.addresses import ListenAddress
-from budget_cpython.serve.connections import BoundedHeads, ConnectionLimits, LimitedConnection
+from budget_cpython.serve.connections import ConnectionLimits, LimitedConnection, StrictConnection
 
 _GRACE_S = 5  # of a thread
 _NOT_STARTED = 3  # the exit code of a worker of uvicorn
+_COLLECTED_AFTER = (50_000, 20, 100)  # new objects, and how many times that
 _MAX_LOGGED = 500  # letters of a URL
 _KEY = re.compile(r"(mb\.[\w-]+\.)[\w-]+")
 _config = partial(
@@ -54,7 +56,7 @@ def run_service(
     pickled. Raises `OSError` if it cannot listen, or the certificate cannot be used.
     """
     config = _config(
-        app,
+        partial(_worker_app, app) if workers > 1 else app,
         factory=workers > 1,
         workers=workers,
         http=cast("Any", partial(LimitedConnection, limits)),
@@ -72,6 +74,7 @@ def run_service(
             done = _run_workers(config, listener, partial(announce, url))
         else:
             server = _UvicornServer(config, partial(announce, url))
+            collect_rarely()
             with suppress(KeyboardInterrupt, SystemExit):  # uvicorn raises the signals again
                 server.run(sockets=[listener])
             done = server.started
@@ -88,7 +91,7 @@ def running(app: Any, address: str) -> Iterator[str]:
     place = ListenAddress.parse(address)
     config = _config(
         app,
-        http=cast("Any", BoundedHeads),
+        http=cast("Any", StrictConnection),
         access_log=False,
         timeout_graceful_shutdown=_GRACE_S,
     )
@@ -115,6 +118,23 @@ def running(app: Any, address: str) -> Iterator[str]:
             server.should_exit = True
             thread.join()
     place.remove_socket()
+
+
+def collect_rarely() -> None:
+    """Have a process of a service look for cycles rarely, and never among what it began with.
+
+    A request leaves hardly any, and a search through all that is loaded delays those of that time:
+    the 99th percentile was three times as long.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTED_AFTER)
+
+
+def _worker_app(make: Callable[[], Any]) -> Any:
+    app = make()
+    collect_rarely()
+    return app
 
 
 def log_requests() -> None:

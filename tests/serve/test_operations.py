@@ -8,8 +8,7 @@ import pytest
 
 from budget_core.ledger.checks import MAX_DEPTH, MAX_SEGMENT
 from budget_core.ledger.http_client import HttpLedger
-from budget_cpython.serve.openapi import FIELDS
-from tests.serve.support import MIDNIGHT, NOON, Client, make_client, validate
+from tests.serve.support import DOCUMENT, MIDNIGHT, NOON, Client, make_client, validate
 
 DAILY = ("org", "tokens", 100, "day")
 
@@ -55,8 +54,9 @@ def test_dollars_are_taken_and_shown_in_nano_usd(ask: Client) -> None:
     assert spent["actual"] == {"nano_usd": 20_000_000}
     tiny = ask("POST", "/v1/charge/org/a", {"amounts": {"usd": 1e-10}})
     assert (tiny.status_code, "at most 9 decimals" in tiny.text) == (422, True)
-    for schema in (FIELDS["amounts"], FIELDS["actual"]):
-        validate(schema, {"usd": "0.05", "tokens": 1})
+    schemas = DOCUMENT["components"]["schemas"]
+    for name, field in (("ChargeRequest", "amounts"), ("CommitRequest", "actual")):
+        validate(schemas[name]["properties"][field], {"usd": "0.05", "tokens": 1})
 
 
 def test_a_hold_without_a_key_is_given_one_that_can_be_settled_later(ask: Client) -> None:

@@ -170,11 +170,12 @@ def test_the_size_is_limited_before_a_key_is_looked_at(tmp_path: Path, key: str 
     assert answer.status_code == 413
 
 
-def test_a_length_that_is_stated_twice_or_badly_is_refused(ask: Client) -> None:
+@pytest.mark.parametrize("path", ["/v1/reserve/org", "/v1/batch"])
+def test_a_length_that_is_stated_twice_or_badly_is_refused(ask: Client, path: str) -> None:
     twice = {"Content-Length": "2", "Transfer-Encoding": "chunked"}
     none = {**twice, "Content-Length": "0"}
     for headers in (twice, none, {"Content-Length": "-1"}, {"Content-Length": "1, 1"}):
-        answer = ask("POST", "/v1/reserve/org", content=b"{}", headers={**JSON, **headers})
+        answer = ask("POST", path, content=b"{}", headers={**JSON, **headers})
         assert (answer.status_code, answer.headers["connection"]) == (400, "close"), headers
 
 
@@ -193,7 +194,10 @@ def test_a_header_that_is_given_twice_is_refused(ask: Client, name: str, second:
     assert found.json()["message"] == f"the header {name} is given twice"
 
 
-def test_a_client_that_leaves_in_the_middle_of_a_body_changes_nothing(ask: Client) -> None:
+@pytest.mark.parametrize("path", ["/v1/reserve/org", "/v1/batch"])
+def test_a_client_that_leaves_in_the_middle_of_a_body_changes_nothing(
+    ask: Client, path: str
+) -> None:
     sent: list[Any] = []
     messages = [
         {"type": "http.request", "body": b'{"amounts": {"tokens": 1}}', "more_body": True},
@@ -207,7 +211,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_body_changes_nothing(ask: Clien
         sent.append(message)
 
     headers = [(b"content-type", b"application/json"), (b"host", b"localhost")]
-    scope = {"type": "http", "method": "POST", "path": "/v1/reserve/org", "headers": headers}
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
     asyncio.run(ask.app({**scope, "query_string": b"", "root_path": ""}, receive, send))
     assert sent == []
     assert ask.ledger.balance("org")[0].held == 0

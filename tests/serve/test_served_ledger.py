@@ -2,10 +2,20 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.errors import (
+    BudgetExceededError,
+    LedgerUnavailableError,
+    UnknownAccountError,
+)
+from budget_core.ledger.limit import Limit
+from budget_cpython.ledger import Ledger
+from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.serve.served_ledger import THREADS, ServedLedger
 from tests.serve.support import PATIENCE, put_ahead
 
@@ -45,6 +55,19 @@ async def failure_of(ledger: ServedLedger) -> LedgerUnavailableError:
     with pytest.raises(LedgerUnavailableError) as caught:
         await ledger.call("reserve")
     return caught.value
+
+
+class InGroups(Hung):
+    """A ledger that is given operations in groups, and does them once it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[list[tuple[Any, ...]]] = []
+
+    def do_together(self, operations: Sequence[tuple[str, tuple[Any, ...]]]) -> list[Any]:
+        self.groups.append([arguments for _, arguments in operations])
+        self.reserve()
+        return [arguments[0] for _, arguments in operations]
 
 
 def test_an_engine_that_hangs_is_unavailable_and_its_call_is_in_doubt() -> None:
@@ -153,3 +176,86 @@ def test_all_who_ask_at_once_whether_it_is_ready_ask_the_engine_once() -> None:
 
     assert asyncio.run(ask()) == [True] * 2 * THREADS
     assert hung.asked == 2
+
+
+def test_a_ledger_that_never_waits_is_called_without_a_thread() -> None:
+    class Watched(Ledger):
+        def charge(self, *arguments: Any) -> Any:
+            callers.append(threading.current_thread())
+            return super().charge(*arguments)
+
+    async def charge() -> None:
+        ledger = Watched()
+        ledger.set_limits("org", [Limit("calls", 3)])
+        await ServedLedger(ledger, PATIENCE).call("charge", "org", {"calls": 1}, "key")
+
+    callers: list[threading.Thread] = []
+    asyncio.run(charge())
+    assert callers == [threading.current_thread()]
+
+
+def test_what_comes_while_the_engine_is_busy_is_done_together_in_its_order() -> None:
+    grouped = InGroups()
+
+    async def ask() -> list[Any]:
+        engine = ServedLedger(grouped, PATIENCE)
+        first = asyncio.create_task(engine.call("charge", 0))
+        await grouped.was_asked(1)
+        rest = [asyncio.create_task(engine.call("charge", number)) for number in range(1, 5)]
+        await asyncio.sleep(0)
+        rest[1].cancel()
+        grouped.may_answer.set()
+        return await asyncio.gather(first, *rest, return_exceptions=True)
+
+    found = asyncio.run(ask())
+    assert isinstance(found.pop(2), asyncio.CancelledError)
+    assert found == [0, 1, 3, 4]
+    assert grouped.groups == [[(0,)], [(1,), (3,), (4,)]]
+
+
+def test_a_call_that_waits_too_long_for_its_turn_is_not_made() -> None:
+    grouped = InGroups()
+    engine = ServedLedger(grouped, PATIENCE)
+
+    async def hang() -> list[LedgerUnavailableError]:
+        first = asyncio.create_task(failure_of(engine))
+        await grouped.was_asked(1)
+        later = asyncio.create_task(failure_of(engine))
+        await asyncio.sleep(0)
+        put_ahead(PATIENCE)
+        failures = [await first, await later]
+        grouped.may_answer.set()
+        assert await engine.call("charge", "last") == "last"
+        return failures
+
+    assert [error.applied for error in asyncio.run(hang())] == [None, False]
+    assert grouped.groups[1:] == [[("last",)]]
+
+
+def test_each_of_a_files_operations_has_its_own_answer_in_a_shared_commit(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.db")
+    ledger.set_limits("org", [Limit("calls", 2)])
+
+    async def ask() -> list[Any]:
+        engine = ServedLedger(ledger, PATIENCE)
+        asking = [
+            engine.call("reserve", path, {"calls": calls}, key, 60, None)
+            for path, calls, key in (
+                ("org", 1, "a"),
+                ("none", 1, "b"),
+                ("org", -1, "c"),
+                ("org", 2, "d"),
+                ("org", 1, "e"),
+            )
+        ]
+        return await asyncio.gather(*asking, engine.call("limits", "org"), return_exceptions=True)
+
+    kinds = [type(one) for one in asyncio.run(ask())]
+    refused = [UnknownAccountError, ValueError, BudgetExceededError]
+    first, *errors, last, limits = kinds
+    assert (errors, first is last, limits) == (refused, True, list)
+    (balance,) = ledger.balance("org")
+    assert balance.held == 2
+    (event,) = ledger.events("org", ["refused"])
+    assert event.details["asked"] == 2
+    ledger.close()
