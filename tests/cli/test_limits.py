@@ -1,5 +1,6 @@
 """`microbudget limits`: shown, set, removed, imported and exported."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,30 @@ def test_limits_that_are_set_already_change_nothing(
     assert printed(capsys, "limits", "set", "acme", "$100", "--ledger", url) == (
         "nothing would change\n"
     )
+
+
+def test_a_window_that_a_wrong_clock_began_goes_back_with_what_was_spent(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "ledger.db"
+    with SqliteLedger(path) as ledger:
+        ledger.set_limits("acme", parse_limits("$5/day"))
+        ledger.charge("acme", {"usd": "2.00"})
+    in_a_month = time.time() + 31 * 86_400
+    with SqliteLedger(path, clock=lambda: in_a_month) as ledger:
+        ledger.charge("acme", {"usd": "1.00"})
+    ask = ("limits", "set", "acme", "$5/day", "--ledger", f"sqlite:{path}")
+    assert "began its window in the future" in printed(capsys, *ask, "--dry-run")
+    assert printed(capsys, *ask, "--yes").splitlines()[1:] == [
+        "acme: a wrong clock began its window in the future: it goes back",
+        "1 account changed",
+    ]
+    with SqliteLedger(path) as ledger:
+        (row,) = ledger.balance("acme")
+    assert row.resets_at is not None
+    assert row.begins_at <= time.time() < row.resets_at
+    assert row.spent >= 1_000_000_000
+    assert printed(capsys, *ask) == "nothing would change\n"
 
 
 def test_set_makes_the_default_ledger(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 def add_ops(commands: Any, parser: ArgumentParser) -> None:
     """Add the commands for operators to those of a parser."""
+    from budget_cpython.cli.ops.backup import add_backup
+    from budget_cpython.cli.ops.charge import add_charge
     from budget_cpython.cli.ops.completion import add_completion
     from budget_cpython.cli.ops.doctor import add_doctor
     from budget_cpython.cli.ops.history import add_history
@@ -21,7 +23,9 @@ def add_ops(commands: Any, parser: ArgumentParser) -> None:
     add_history(commands)
     add_holds(commands)
     add_limits(commands)
+    add_charge(commands)
     add_report(commands)
     add_suggest(commands)
     add_doctor(commands)
+    add_backup(commands)
     add_completion(commands, parser)

@@ -19,7 +19,7 @@ from budget_cpython.cli.service_options import (
     warn,
 )
 from budget_cpython.ledger.default_ledger import default_url, usable_default
-from budget_cpython.ledger.opening import open_ledger, sqlite_path
+from budget_cpython.ledger.opening import open_ledger, several_databases, sqlite_path
 
 if TYPE_CHECKING:
     from budget_cpython.ledger.journal import JournaledLedger
@@ -114,6 +114,9 @@ def shown_place(url: str) -> str:
     """Return where a ledger is, as it may be shown: a URL may have a password."""
     if url.startswith("sqlite:"):
         return url.partition(":")[2]
+    several = several_databases(url)
+    if several:
+        return " ".join(map(shown_place, several))
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}"

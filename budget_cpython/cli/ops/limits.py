@@ -1,12 +1,13 @@
 """The commands `microbudget limits show`, `set`, `remove`, `import` and `export`."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from budget_core.ledger.checks import check_path
 from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Balance
 from budget_cpython.cli.ops.command import (
     add_command,
     add_path,
@@ -25,13 +26,16 @@ from budget_cpython.ops.limit_diff import (
 )
 from budget_cpython.ops.limit_file import limit_file, read_limit_file
 from budget_cpython.ops.words import limits_text
+from budget_cpython.wall_clock import WALL
 
 _ABOUT = """\
 What changes is shown first. Nothing is changed before you agree, or at once with --yes. What was
-spent stays counted; each change is noted in the ledger, with your name."""
+spent stays counted; each change is noted in the ledger, with your name. A window that a wrong clock
+began in the future goes back to now, with what was spent."""
 _LINE = """\
 LIMITS is as in all settings: dollars, or a whole number of calls, tokens, tool_calls or tool:NAME;
 after a / comes the window, such as hour, day, week, month or 10min; a + joins several."""
+_CLOCKS_DIFFER_S = 60  # at most, where all are right
 _STYLES = {"-": RED, "+": GREEN, " ": FAINT}
 
 
@@ -169,10 +173,13 @@ def _limits(options: argparse.Namespace) -> dict[str, list[Limit]]:
 
 def limits_of(ledger: Any, path: str = "") -> dict[str, list[Limit]]:
     """Return the limits of all accounts at or below a path, by path, in one request."""
+    return _by_account(row for row in ledger.balances(path) if is_below(row.account, path))
+
+
+def _by_account(rows: Iterable[Balance]) -> dict[str, list[Limit]]:
     found: dict[str, list[Limit]] = {}
-    for row in ledger.balances(path):
-        if is_below(row.account, path):
-            found.setdefault(row.account, []).append(Limit(row.axis, row.limit, row.window))
+    for row in rows:
+        found.setdefault(row.account, []).append(Limit(row.axis, row.limit, row.window))
     return found
 
 
@@ -181,23 +188,37 @@ def _change(
 ) -> int:
     """Show the changes, ask, and apply them."""
     with opened_ledger(options, create=not options.dry_run) as ledger:
-        before = limits_of(ledger)
+        rows = ledger.balances()
+        before = _by_account(rows)
         after = {**{path: [] for path in before if prune}, **wanted}
         changes = limit_changes(before, after)
+        ahead = sorted(_ahead(rows) & after.keys())
         if not options.json:
-            Screen().show(_diff(changes))
-        applied = bool(changes) and not options.dry_run
+            Screen().show([*_diff(changes), *map(_back, ahead)])
+        applied = bool(changes or ahead) and not options.dry_run
         if applied:
             if not agrees(options.yes):
                 return 1
-            for change in changes:
-                ledger.set_limits(change.account, change.after)
+            changed = {change.account: change.after for change in changes}
+            for path in {**changed, **dict.fromkeys(ahead)}:
+                ledger.set_limits(path, changed.get(path, after[path]))
     if options.json:
-        rows = [change.as_json() for change in changes]
-        print_json({"changes": rows, "applied": applied})
+        said = [change.as_json() for change in changes]
+        print_json({"changes": said, "applied": applied})
     elif applied:
-        print(f"{len(changes)} account{'s' * (len(changes) != 1)} changed")
+        count = len({*ahead, *(change.account for change in changes)})
+        print(f"{count} account{'s' * (count != 1)} changed")
     return 0
+
+
+def _ahead(rows: Iterable[Balance]) -> set[str]:
+    """Return the accounts with a window that a wrong clock began in the future."""
+    soon = int(WALL()) + _CLOCKS_DIFFER_S
+    return {row.account for row in rows if row.begins_at > soon}
+
+
+def _back(path: str) -> Line:
+    return cell(f"{path}: a wrong clock began its window in the future: it goes back")
 
 
 def _diff(changes: Sequence[LimitChange]) -> list[Line]:

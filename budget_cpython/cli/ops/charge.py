@@ -1,0 +1,75 @@
+"""The command `microbudget charge`."""
+
+import argparse
+from typing import Any
+
+from budget_core.ledger.checks import check_path
+from budget_core.ledger.errors import UnknownHoldError
+from budget_cpython.cli.ops.command import add_command, add_yes, agrees, opened_ledger, print_json
+from budget_cpython.ledger.journal import LedgerEvent
+from budget_cpython.ledger.limit_changes import changed_by
+from budget_cpython.ledger.limit_parser import parse_limits
+from budget_cpython.ops.words import limits_text
+
+_ABOUT = """\
+It counts on the account and on all above it, in their windows of now, also past their limits: for
+what was used where the ledger did not see it, or was forgotten by a copy that was restored. It is
+noted in the ledger, with your name. With the same --key it is recorded once, however often."""
+_NO_WINDOW = "run"
+_LINE = "AMOUNTS is as limits are, without a window: '$3.20 + 40 calls + 200k tokens'."
+
+
+def add_charge(commands: Any) -> None:
+    """Add `charge`."""
+    charge = add_command(
+        commands,
+        "charge",
+        _charge,
+        "record amounts as spent",
+        [
+            "microbudget charge acme/research '$3.20 + 40 calls'",
+            "microbudget charge acme '$12' --key invoice-2026-11 --yes",
+        ],
+        f"{_ABOUT}\n{_LINE}",
+    )
+    charge.add_argument("path", metavar="PATH", help="an account, or a path below one")
+    charge.add_argument("amounts", metavar="AMOUNTS", help="in quotes, as a shell replaces $3")
+    charge.add_argument("--key", help="an idempotency key, such as an invoice's number")
+    add_yes(charge)
+
+
+def _charge(options: argparse.Namespace) -> int:
+    path, amounts = check_path(options.path), _amounts(options.amounts)
+    shown = limits_text([(axis, amount, _NO_WINDOW) for axis, amount in amounts.items()])
+    with opened_ledger(options) as ledger:
+        is_known = options.key is not None and _knows(ledger, path, options.key)
+        if not options.json:
+            print(f"{path} is charged {shown}", flush=True)
+        if not agrees(options.yes):
+            return 1
+        hold = ledger.charge(path, amounts, options.key)
+        if not is_known:
+            details = {"hold": hold.id, "amounts": amounts, "by": changed_by()}
+            ledger.note([LedgerEvent("charged", path, details)])
+    if options.json:
+        print_json({"account": path, "id": hold.id, "amounts": amounts, "recorded": not is_known})
+    else:
+        print(f"recorded before with the key {options.key}" if is_known else "recorded")
+    return 0
+
+
+def _knows(ledger: Any, path: str, key: str) -> bool:
+    try:
+        ledger.hold(path, key)
+    except UnknownHoldError:
+        return False
+    return True
+
+
+def _amounts(text: str) -> dict[str, int]:
+    """Return the amounts of a line by axis; `ValueError` for a window."""
+    limits = parse_limits(text)
+    for limit in limits:
+        if limit.window != _NO_WINDOW:
+            raise ValueError(f"{text!r} has a window: amounts have none, as in '$3.20 + 40 calls'")
+    return {limit.axis: limit.cap for limit in limits if limit.cap is not None}
