@@ -88,7 +88,7 @@ def check_provider(name: str, value: "Any") -> "Any":
         raise ValueError(
             f"{name} must be a provider, whose method chat(messages, …) answers, such as "
             f"ChatClient(base_url, model, api_key), not {type(value).__name__}: "
-            "docs/providers.md shows how to wrap an SDK's client"
+            "docs/operatives.md shows how to wrap an SDK's client"
         )
     return value
 

@@ -54,6 +54,11 @@ def adapters() -> dict[str, dict[str, str]]:
     return found
 
 
+def guide(adapter: str) -> Path:
+    """Return the page of an adapter."""
+    return PAGE.parent / "sdks" / f"{adapter.replace('-', '_')}.md"
+
+
 def test_files(adapter: str) -> list[Path]:
     """Return the files with the tests of an adapter: `test_NAME.py`, `test_NAME_ANYTHING.py`."""
     return _files_of(adapter, "tests/adapters/test_")
@@ -108,7 +113,8 @@ def updated(page: str, passed: Mapping[str, Passed]) -> str:
             for name, cell in zip(FEATURES, tested, strict=True)
         ]
         span = " to ".join(versions[version] for version in VERSIONS)
-        lines.append(_row(f"[{adapter}](#{adapter})", span, *shown))
+        own_page = guide(adapter).relative_to(PAGE.parent)
+        lines.append(_row(f"[{adapter}]({own_page})", span, *shown))
         notes += [f"- {adapter}, {name}: {said}. {why}" for name, (_, said, why) in lacks.items()]
     text = "\n".join(["", *lines, "", *notes, *([""] if notes else []), ""])
     return _GENERATED.sub(lambda match: match[1] + text + match[2], page)

@@ -2,7 +2,9 @@
 
 `scripts/adapters.sh` makes an environment for each, where the tests of the adapter are run; its
 types are checked by those of the newest SDK. If both versions of an adapter passed, its row of the
-matrix in docs/adapters.md is written. Options of pytest run a part of the tests, and write nothing.
+matrix in docs/adapters.md is written. With the newest, and for frameworks without an adapter, the
+scenarios of docs/three_calls.md are run, and their tables written. Options of pytest run a part of
+the tests, and write nothing.
 """
 
 import argparse
@@ -10,13 +12,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import adapter_matrix as matrix
+import three_calls
 from suites import ROOT, Counts, properties, with_pytest
 
 # Warnings are errors where they are about our code; those of SDKs about each other are not.
@@ -32,6 +35,7 @@ class Tried(NamedTuple):
     counts: Counts
     features: set[str]
     output: str
+    three_calls: Set[str] = frozenset()  # reports of the scenarios, as JSON
 
 
 def on_adapters(
@@ -41,42 +45,57 @@ def on_adapters(
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         runs = []
         for name in names:
-            for version in versions:
-                python = _set_up(f"{name}-{version}")
+            for version in versions if name not in three_calls.ALONE else ("",):
+                python = _set_up(three_calls.ALONE.get(name, f"{name}-{version}"))
                 runs.append(pool.submit(_try, name, version, python, arguments))
         for run in runs:
             yield run.result()
 
 
 def with_tests(names: list[str]) -> list[str]:
-    """Return those of the adapters that have tests; all of them if none is named."""
-    return [name for name in names or matrix.adapters() if matrix.test_files(name)]
+    """Return the names that have tests, adapters first; all such names if none is given."""
+    known = names or [*matrix.adapters(), *three_calls.ALONE]
+    return [name for name in known if name in three_calls.ALONE or matrix.test_files(name)]
+
+
+def write_three_calls(tried: list[Tried]) -> None:
+    """Write the tables of docs/three_calls.md from the runs of which all tests passed."""
+    passed = [one for one in tried if not one.counts.problem()]
+    three_calls.write(report for one in passed for report in sorted(one.three_calls))
 
 
 def _set_up(environment: str) -> str:
+    if not environment:
+        return sys.executable
     command = [str(ROOT / "scripts/adapters.sh"), sys.executable, environment]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
     return done.stdout.strip()
 
 
 def _try(adapter: str, version: str, python: str, arguments: list[str]) -> Tried:
-    runtime = f"{adapter} {matrix.adapters()[adapter][version]}"
+    runtime = f"{adapter} {matrix.adapters()[adapter][version]}" if version else adapter
     if not python:
         return Tried(adapter, version, Counts(runtime, failed=1), set(), "no environment\n")
     with tempfile.TemporaryDirectory() as folder:
         report, said = Path(folder, "report.xml"), Path(folder, "said")
-        files = [str(path) for path in matrix.test_files(adapter)]
-        files += [f"{PAGE_TEST}[{adapter}]"]
+        files = [str(path) for path in _files(adapter, version)]
+        files += [f"{PAGE_TEST}[{adapter}]"] if version else []
         options = ["--tb=short", "-p", "no:cacheprovider", "-o", WARNINGS, *files, *arguments]
         with said.open("w") as out:
             counts = with_pytest(python, runtime, report, options, stdout=out, stderr=out)
         features = properties(report, "feature") if report.exists() else set()
+        calls = properties(report, "three_calls") if report.exists() else set()
         output = said.read_text(errors="replace")
     if version == "newest" and not arguments:
         complaints = complaints_about(adapter, python)
         counts = replace(counts, failed=counts.failed + bool(complaints))
         output += complaints
-    return Tried(adapter, version, counts, features, output)
+    return Tried(adapter, version, counts, features, output, calls)
+
+
+def _files(adapter: str, version: str) -> list[Path]:
+    own = matrix.test_files(adapter) if version else []
+    return own + (three_calls.test_files(adapter) if version != "lowest" else [])
 
 
 def complaints_about(adapter: str, python: str) -> str:
@@ -102,9 +121,10 @@ def main() -> int:
             f"--{version}", dest="versions", action="append_const", const=version, help=text
         )
     options, arguments = parser.parse_known_args()
-    unknown = [name for name in options.name if name not in matrix.adapters()]
+    known = [*matrix.adapters(), *three_calls.ALONE]
+    unknown = [name for name in options.name if name not in known]
     if unknown:
-        parser.error(f"no adapter {unknown[0]}; there are {', '.join(matrix.adapters())}")
+        parser.error(f"no adapter {unknown[0]}; there are {', '.join(known)}")
     versions = tuple(options.versions or matrix.VERSIONS)
     tried = []
     for one in on_adapters(with_tests(options.name), versions, arguments):
@@ -112,6 +132,7 @@ def main() -> int:
         print(one.output if one.counts.problem() else "", one.counts, sep="", flush=True)
     if not arguments:
         _write(tried)
+        write_three_calls(tried)
     problems = [problem for one in tried if (problem := one.counts.problem())]
     print(*(f"FAILED: {problem}" for problem in problems), sep="\n")
     return 1 if problems or not tried else 0
@@ -121,7 +142,7 @@ def _write(tried: list[Tried]) -> None:
     """Write the rows of the adapters of which both versions passed."""
     passed: dict[str, dict[str, set[str]]] = {}
     for one in tried:
-        if not one.counts.problem():
+        if one.version and not one.counts.problem():
             passed.setdefault(one.adapter, {})[one.version] = one.features
     whole = {name: found for name, found in passed.items() if len(found) == len(matrix.VERSIONS)}
     matrix.PAGE.write_text(matrix.updated(matrix.PAGE.read_text(), whole))

@@ -7,6 +7,7 @@ from pathlib import Path
 import adapter_matrix as matrix
 import adapters
 import pytest
+import three_calls
 
 from tests.paths import ROOT
 
@@ -36,6 +37,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     page.write_text(matrix.updated(matrix.PAGE.read_text(), {ADAPTER: {}}))
     monkeypatch.setattr(matrix, "PAGE", page)
     monkeypatch.setattr(matrix, "test_files", lambda _: [tmp_path / "test_a.py"])
+    monkeypatch.setattr(three_calls, "TESTS", tmp_path)
     monkeypatch.setattr(adapters, "complaints_about", lambda *_: "")
     monkeypatch.setattr(adapters, "_set_up", lambda _: sys.executable)
     return page

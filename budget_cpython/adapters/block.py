@@ -1,13 +1,12 @@
 """`with budget(...)`: what is called inside draws on it, in threads and tasks as well."""
 
-import sys
 from typing import Any, Self, Unpack
 
 from budget_core.ledger.window_words import window_in_words
 from budget_core.notices import show_on
 from budget_cpython.adapters.account import Options
 from budget_cpython.adapters.current import enter
-from budget_cpython.adapters.opened_accounts import Caller, open_accounts
+from budget_cpython.adapters.opened_accounts import Caller, open_accounts, watch_clients
 from budget_cpython.entered import WithEntry, last_entry, leave
 from budget_cpython.ledger.limit_parser import parse_budget
 
@@ -36,10 +35,7 @@ class BudgetBlock:
         self._entries: list[WithEntry] = []  # of generators that run now
 
     def __enter__(self) -> Self:
-        if "httpx" in sys.modules or "httpx2" in sys.modules:
-            from budget_cpython.adapters.instrumented import watch
-
-            watch()
+        watch_clients()
         for account in self.accounts:
             entry = enter(account, self.seconds if account is self.account else None)
             if entry.owner is not None:

@@ -5,6 +5,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import Thread
 from typing import Any
+from weakref import ref
 
 import budget_core.usage_reports  # noqa: F401 - a forgotten call is collected anywhere
 from budget_core.call import Call
@@ -22,8 +23,22 @@ from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.deadline import current_or_none
 from budget_cpython.process_state import OPEN_CALLS
 
-_ANSWERED: ContextVar[Accounts] = ContextVar("microbudget.answered", default=())
+_ANSWERED: ContextVar[tuple["Answered", ...]] = ContextVar("microbudget.answered", default=())
 _STOPS: ContextVar[tuple[RepeatStop, ...]] = ContextVar("microbudget.stops", default=())
+
+
+class Answered:
+    """A call that calls of its client answer, and whether one of these broke off.
+
+    What broke off may have been billed: the call is settled then. Later ones, such as the client's
+    next attempt, draw on its accounts as calls of their own.
+    """
+
+    def __init__(self, call: "BudgetedCall", accounts: Accounts, own: Accounts) -> None:
+        self.call = ref(call)
+        self.accounts = accounts
+        self.own = own
+        self.broke_off = False
 
 
 class BudgetedCall:
@@ -45,8 +60,9 @@ class BudgetedCall:
         as_asked: bool = False,
     ) -> None:
         self.request = request
-        self._around = [*current_accounts(), *own]
-        self._accounts = distinct(self._around, _ANSWERED.get())
+        self._around = _accounts_around(own)
+        self._accounts = distinct(self._around, _drawn_on())
+        self._answered = Answered(self, tuple(self._accounts), tuple(own))
         self._stops = _stops_of(self._around)
         self._observer = observer
         self._as_asked = as_asked
@@ -83,9 +99,9 @@ class BudgetedCall:
     def answering(self) -> Iterator[None]:
         """Return a `with` for the calls that answer this one, such as those of its model's client.
 
-        They draw only on accounts that this call does not draw on.
+        They draw only on accounts that this call does not draw on, until one of them breaks off.
         """
-        before = _ANSWERED.set((*_ANSWERED.get(), *self._accounts))
+        before = _ANSWERED.set((*_ANSWERED.get(), self._answered))
         stops = _STOPS.set((*_STOPS.get(), *self._stops))
         try:
             yield
@@ -144,6 +160,11 @@ class BudgetedCall:
     def __del__(self) -> None:
         """Settle a call that is forgotten; the ledger is told with its next delivery."""
         self._forget()
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether an attempt broke off, so that later ones are calls of their own."""
+        return self._answered.broke_off
 
     @property
     def model(self) -> str:
@@ -243,7 +264,35 @@ def is_answering() -> bool:
 
 def accounts_to_draw_on() -> list[BudgetAccount]:
     """Return the accounts of the blocks around that do not count a call here yet."""
-    return distinct([*current_accounts()], _ANSWERED.get())
+    return distinct(_accounts_around(()), _drawn_on())
+
+
+def is_repeating() -> bool:
+    """Tell whether calls here come after one that broke off, of those that answer another one."""
+    return any(one.broke_off for one in _ANSWERED.get())
+
+
+def break_off() -> list[BudgetedCall]:
+    """Return the calls that are answered here, to be settled as one that answers them broke off."""
+    found = []
+    for one in _ANSWERED.get():
+        call = one.call()
+        if call is not None and not one.broke_off:
+            found.append(call)
+        one.broke_off = True
+    return found
+
+
+def _accounts_around(own: Sequence[BudgetAccount]) -> list[BudgetAccount]:
+    """Return the accounts of the blocks around, of calls that broke off here, and a call's own."""
+    broken = [account for one in _ANSWERED.get() if one.broke_off for account in one.own]
+    return [*current_accounts(), *broken, *own]
+
+
+def _drawn_on() -> Accounts:
+    return tuple(
+        account for one in _ANSWERED.get() if not one.broke_off for account in one.accounts
+    )
 
 
 def distinct(

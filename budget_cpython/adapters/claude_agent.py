@@ -115,7 +115,7 @@ class ClaudeBudget:
             raise RuntimeError("enter the ClaudeBudget first: with ClaudeBudget('$5') as budget:")
         return {URL: self._url, **direct_to_loopback(os.environ)}
 
-    def options(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
+    def options(self, options: "ClaudeAgentOptions | None" = None) -> ClaudeAgentOptions:
         """Return options like those given, by which an agent stays within the budget."""
         options = options or ClaudeAgentOptions()
         hooks = dict(options.hooks or {})

@@ -13,7 +13,7 @@ except ImportError as error:
     raise ImportError("CrewAI needs: pip install 'microbudget[crewai]'") from error
 from pydantic import PrivateAttr
 
-from budget_core.errors import DeadlineExceeded
+from budget_core.errors import BudgetError
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.account import Accounts, Options
 from budget_cpython.adapters.call import BudgetedCall, apart
@@ -192,6 +192,8 @@ def _answering(llm: Any, call: BudgetedCall) -> Iterator[_Answering]:
     try:
         with answering_blocking(call):
             yield state
+    except BudgetError as error:
+        raise HookAborted(str(error), "microbudget") from error
     finally:
         _ANSWERING.reset(before)
 
@@ -204,7 +206,7 @@ async def _answering_async(llm: Any, call: BudgetedCall) -> AsyncIterator[_Answe
     try:
         async with answering(call):
             yield state
-    except DeadlineExceeded as error:
+    except BudgetError as error:
         raise HookAborted(str(error), "microbudget") from error
     finally:
         _ANSWERING.reset(before)

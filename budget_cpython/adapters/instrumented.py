@@ -12,9 +12,16 @@ from budget_core.log import log
 from budget_cpython import process_state
 from budget_cpython.adapters import http_send
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.call import accounts_to_draw_on
+from budget_cpython.adapters.call import (
+    BudgetedCall,
+    accounts_to_draw_on,
+    break_off,
+    is_answering,
+    is_repeating,
+)
 from budget_cpython.adapters.current import inside
 from budget_cpython.adapters.http_attempt import COUNTED, format_of
+from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
 from budget_cpython.adapters.sdk_client import with_cause
 from budget_cpython.adapters.wire.openai_chat import Completions
 from budget_cpython.adapters.wire.openai_embeddings import Embeddings
@@ -94,7 +101,7 @@ def counts_clients() -> bool:
 
 
 def _is_counting() -> bool:
-    return SWITCHES.is_instrumented or counts_clients()
+    return SWITCHES.is_instrumented or is_repeating() or counts_clients()
 
 
 def _give_causes(module: Any, names: tuple[str, ...], status_error: Any) -> None:
@@ -115,7 +122,13 @@ def _seen_blocking(send: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(send)
     def seen(self: Any, request: Any, **options: Any) -> Any:
         if not _may_be_uncounted(request) or not _is_budgeted(request, request.read()):
-            return send(self, request, **options)
+            before = sys.exception()
+            try:
+                return send(self, request, **options)
+            except Exception as error:
+                for call, cost in _broken_off(request, error, before):
+                    call.fail_blocking(cost)
+                raise
         return http_send.send_blocking(self, MethodType(send, self), (), request, **options)
 
     return seen
@@ -125,10 +138,27 @@ def _seen(send: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(send)
     async def seen(self: Any, request: Any, **options: Any) -> Any:
         if not _may_be_uncounted(request) or not _is_budgeted(request, await request.aread()):
-            return await send(self, request, **options)
+            before = sys.exception()
+            try:
+                return await send(self, request, **options)
+            except Exception as error:
+                for call, cost in _broken_off(request, error, before):
+                    await call.fail(cost)
+                raise
         return await http_send.send(self, MethodType(send, self), (), request, **options)
 
     return seen
+
+
+def _broken_off(request: Any, error: Exception, before: Any) -> list[tuple[BudgetedCall, Any]]:
+    """Return the calls that an attempt answered which broke off, each with its settlement's error.
+
+    An attempt that was refused, or never sent, cost nothing, and the next one takes its place.
+    """
+    if not is_answering() or format_of(request) is None:
+        return []
+    cost = as_settled(error, before)
+    return [] if isinstance(cost, UnbilledError) else [(call, cost) for call in break_off()]
 
 
 def _may_be_uncounted(request: Any) -> bool:

@@ -15,7 +15,7 @@ from agents.exceptions import AgentsException
 
 from budget_cpython.adapters.account import Accounts
 from budget_cpython.adapters.instrumented import counted
-from budget_cpython.adapters.sdk_client import budget_error
+from budget_cpython.adapters.provider_errors import budget_error
 from budget_cpython.adapters.settling import pieces_of
 from budget_cpython.deadline import Deadline
 

@@ -1,5 +1,6 @@
 """The accounts of a line of limits: which limits are refused, and where each is counted."""
 
+import sys
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -35,6 +36,7 @@ def accounts_of(
     """Return the accounts of what `budgeted` was given; none where it was given nothing."""
     if limits is None and ledger is None and account is None and not options:
         return ()
+    watch_clients()
     found, seconds = ([], None) if limits is None else parse_budget(limits)
     if seconds is not None:
         raise ValueError(
@@ -42,6 +44,14 @@ def accounts_of(
             "with budget('10 min')"
         )
     return open_accounts(found, ledger, account, caller, **options)
+
+
+def watch_clients() -> None:
+    """See the calls of clients of httpx and httpx2, as far as these are imported now."""
+    if "httpx" in sys.modules or "httpx2" in sys.modules:
+        from budget_cpython.adapters.instrumented import watch
+
+        watch()
 
 
 def open_accounts(

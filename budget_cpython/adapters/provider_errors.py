@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from budget_core.errors import BudgetError
+
+EXTENSION = "microbudget"  # of an answer in the model's place: the budget's error
 _DEPTH = 16  # errors of a chain that are looked at
 # No connection exists yet, or none beyond the proxy. The ProxyError of requests is absent: with
 # urllib3 1 it may follow a request that was sent.
@@ -52,6 +55,20 @@ def chain_of(error: BaseException | None, before: BaseException | None) -> Itera
             return
         yield error
         error = error.__cause__ or error.__context__
+
+
+def budget_error(error: BaseException, before: BaseException | None) -> BudgetError | None:
+    """Return the budget's error behind that of an SDK: in its chain, or in place of an answer.
+
+    `before` is what its caller was handling when the call began, and is not looked at.
+    """
+    for one in chain_of(error, before):
+        response: Any = getattr(one, "response", None)
+        found = one if isinstance(one, BudgetError) else None
+        found = found or getattr(response, "extensions", {}).get(EXTENSION)
+        if found is not None:
+            return found
+    return None
 
 
 def _kinds(error: BaseException) -> set[str]:

@@ -7,11 +7,9 @@ from functools import wraps
 from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, NoReturn, TypeVar
 
-from budget_core.errors import BudgetError
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.http_attempt import EXTENSION
 from budget_cpython.adapters.http_client import budgeted_http_client
-from budget_cpython.adapters.provider_errors import chain_of
+from budget_cpython.adapters.provider_errors import budget_error
 
 T = TypeVar("T")
 
@@ -81,17 +79,3 @@ def _causes(status_error: type[Exception]) -> Iterator[None]:
         if cause is None:
             raise
         raise error from cause
-
-
-def budget_error(error: BaseException, before: BaseException | None) -> BudgetError | None:
-    """Return the budget's error behind that of an SDK: in its chain, or in place of an answer.
-
-    `before` is what its caller was handling when the call began, and is not looked at.
-    """
-    for one in chain_of(error, before):
-        response: Any = getattr(one, "response", None)
-        found = one if isinstance(one, BudgetError) else None
-        found = found or getattr(response, "extensions", {}).get(EXTENSION)
-        if found is not None:
-            return found
-    return None

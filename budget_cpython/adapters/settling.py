@@ -14,7 +14,7 @@ from contextlib import (
 from typing import Any, Final
 
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.provider_errors import as_settled
+from budget_cpython.adapters.provider_errors import as_settled, budget_error
 from budget_cpython.deadline import Deadline
 
 Around = Callable[[], AbstractContextManager[None]]
@@ -30,6 +30,7 @@ def settled_blocking(call: BudgetedCall) -> Iterator[None]:
         yield
     except Exception as error:
         call.fail_blocking(as_settled(error, before))
+        _raise_refusal(call, error, before)
         raise
     except BaseException:
         call.abandon()
@@ -44,6 +45,7 @@ async def settled(call: BudgetedCall) -> AsyncIterator[None]:
         yield
     except Exception as error:
         await call.fail(as_settled(error, before))
+        _raise_refusal(call, error, before)
         raise
     except CancelledError as error:
         await call.fail(error)
@@ -51,6 +53,13 @@ async def settled(call: BudgetedCall) -> AsyncIterator[None]:
     except BaseException:
         call.abandon()
         raise
+
+
+def _raise_refusal(call: BudgetedCall, error: Exception, before: Any) -> None:
+    """Raise the budget's error where it refused the attempt after one that broke off."""
+    refusal = budget_error(error, before) if call.broke_off else None
+    if refusal is not None and refusal is not error:
+        raise refusal from error
 
 
 @contextmanager

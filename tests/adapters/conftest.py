@@ -8,7 +8,11 @@ import pytest
 from budget_cpython.endpoint import ScriptedEndpoint
 
 # so that a failure shows values
-pytest.register_assert_rewrite("tests.adapters.sdk_cases", "tests.adapters.model_cases")
+pytest.register_assert_rewrite(
+    "tests.adapters.sdk_cases",
+    "tests.adapters.model_cases",
+    "tests.adapters.three_calls.cases",
+)
 
 # Read when an SDK is imported: nothing is fetched, reported or traced.
 os.environ |= {

@@ -78,6 +78,6 @@ def test_every_adapter_has_an_extra_whose_lower_bound_is_tried() -> None:
         assert package.rpartition(">=")[2] == versions["lowest"]
 
 
-def test_every_adapter_has_a_section_on_the_page() -> None:
-    sections = [line.removeprefix("## ") for line in PAGE.splitlines() if line.startswith("## ")]
-    assert set(ADAPTERS) <= set(sections)
+def test_every_adapter_has_a_page() -> None:
+    for adapter in ADAPTERS:
+        assert matrix.guide(adapter).exists()

@@ -1,4 +1,4 @@
-"""The snippets in docs/adapters.md run as they stand, each where its SDK is installed."""
+"""The snippets on the adapters' pages run as they stand, each where its SDK is installed."""
 
 import os
 import re
@@ -12,9 +12,9 @@ import pytest
 from budget_cpython.endpoint import ScriptedEndpoint
 from tests.paths import ROOT
 
-SECTIONS = re.split("^## ", (ROOT / "docs/adapters.md").read_text(), flags=re.MULTILINE)
+INSTRUMENT = "instrument"  # for clients of any SDK: it is on the page of all adapters
 PACKAGES = {
-    "instrument": "openai",
+    INSTRUMENT: "openai",
     "openai": "openai",
     "anthropic": "anthropic",
     "google-genai": "google.genai",
@@ -43,7 +43,8 @@ def test_the_snippets_of_an_adapter_run(
 ) -> None:
     if not is_installed(PACKAGES[adapter]):
         pytest.skip(f"{PACKAGES[adapter]} is not installed")
-    (section,) = [text for text in SECTIONS if text.startswith(adapter + "\n")]
+    name = "adapters" if adapter == INSTRUMENT else f"sdks/{adapter.replace('-', '_')}"
+    page = (ROOT / f"docs/{name}.md").read_text()
     variables = {
         "PYTHONPATH": str(ROOT),
         "HOME": str(tmp_path),
@@ -54,7 +55,7 @@ def test_the_snippets_of_an_adapter_run(
         "GOOGLE_GEMINI_BASE_URL": endpoint.base_url.removesuffix("/v1"),
         "GEMINI_API_KEY": "none",
     }
-    for code in re.findall("```py\n(.*?)```", section, re.DOTALL):
+    for code in re.findall("```py\n(.*?)```", page, re.DOTALL):
         command = [sys.executable, "-c", code]
         done = subprocess.run(
             command, cwd=tmp_path, env={**os.environ, **variables}, capture_output=True, text=True

@@ -436,12 +436,25 @@ def test_a_call_that_the_provider_refuses_costs_nothing(
     assert spent(ledger, "calls") == 0
 
 
-def test_attempts_of_the_model_s_client_count_as_one_call(endpoint: ScriptedEndpoint) -> None:
+@pytest.mark.feature("retries")
+def test_attempts_of_the_model_s_client_count_unless_the_provider_refused_them(
+    endpoint: ScriptedEndpoint,
+) -> None:
+    def breaks_first(asked: Asked) -> Reply:
+        if len(endpoint.requests) == 3:
+            raise ConnectionError
+        return Reply("Two books.")
+
+    endpoint.scripts["breaks"] = breaks_first
     ledger = open_ledger("memory:")
-    plain = a_model(endpoint, "busy", client_kwargs={"max_retries": 2})
-    budgeted(plain, "9 calls", ledger=ledger, account="acme").generate(ASK)
-    assert len(endpoint.requests) == 2
-    assert spent(ledger, "calls") == 1
+    for name, requests, calls in (("busy", 2, 1), ("breaks", 4, 3)):
+        plain = a_model(endpoint, name, client_kwargs={"max_retries": 2})
+        budgeted(plain, "3 calls", ledger=ledger, account="acme").generate(ASK)
+        assert len(endpoint.requests) == requests
+        assert spent(ledger, "calls") == calls
+    with pytest.raises(BudgetExceededError):
+        budgeted(plain, ledger=ledger, account="acme").generate(ASK)
+    assert len(endpoint.requests) == 4
 
 
 def test_budgets_round_a_model_add_up_and_a_block_counts_once(endpoint: ScriptedEndpoint) -> None:

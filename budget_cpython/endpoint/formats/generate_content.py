@@ -211,8 +211,10 @@ def _messages(contents: list[Json]) -> list[Json]:
         texts = [
             {"type": "text", "text": part["text"]} for part in content["parts"] if "text" in part
         ]
-        message: Json = {"role": "assistant" if content.get("role") == "model" else "user"}
-        message["content"] = texts
+        is_model = content.get("role") == "model"
+        if is_model and not calls and not any(text["text"] for text in texts):
+            continue  # the end of a stream, which clients send back
+        message: Json = {"role": "assistant" if is_model else "user", "content": texts}
         if calls:
             named = zip(calls, open_calls, strict=True)
             message["tool_calls"] = [_call(call, call_id) for call, (_, call_id) in named]
