@@ -12,6 +12,7 @@ from benchmarks import (
     executor,
     flash,
     heap,
+    hot_root,
     imports,
     ledger_lease,
     ledger_memory,
@@ -24,6 +25,9 @@ from benchmarks import (
     peers,
     proxy,
     proxy_bodies,
+    serve_hostile,
+    serve_rate,
+    sizes,
     telemetry,
 )
 from benchmarks.figures import Figure, table
@@ -43,11 +47,15 @@ GROUPS = {
     "leases": ledger_lease.measure,
     "redis": ledger_redis.measure,
     "postgres": ledger_postgres.measure,
+    "roots": hot_root.measure,
     "proxy": proxy.measure,
     "bodies": proxy_bodies.measure,
+    "serve": serve_rate.measure,
+    "hostile": serve_hostile.measure,
     "caps": answer_caps.measure,
     "peers": peers.measure,
     "page_views": page_views.measure,
+    "sizes": sizes.measure,
     "telemetry": telemetry.measure,
 }
 

@@ -14,8 +14,17 @@ from tests.fleet.campaign import AWAY, HOURS, KILLED, Outcome, Sample
 WIDTH, LEFT, RIGHT = 860, 70, 20
 UPPER, LOWER = (50, 250), (310, 410)  # from the top
 MOST = 2.0  # per cent, of the lower part
-USED, COUNTED, STRANDED, GREY = "#1f77b4", "#d95f02", "#7a3b99", "#666"
-STYLE = "text{font:13px sans-serif;fill:#222} .small{font-size:11px;fill:#555}"
+USED, COUNTED, STRANDED = "used", "counted", "stranded"
+LIGHT = (
+    "text{font:13px sans-serif;fill:#222}.small{font-size:11px;fill:#555}.back{fill:#fff}"
+    ".away{fill:#eee}.grid{stroke:#ccc}.used{stroke:#1f77b4}.counted{stroke:#d95f02}"
+    ".stranded{stroke:#7a3b99}"
+)
+DARK = (
+    "text{fill:#e6edf3}.small{fill:#9ea7b3}.back{fill:#0d1117}.away{fill:#21262d}"
+    ".grid{stroke:#343b44}.used{stroke:#58a6ff}.counted{stroke:#f0883e}.stranded{stroke:#c297e8}"
+)
+STYLE = f"{LIGHT}@media (prefers-color-scheme:dark){{{DARK}}}"
 OUTAGES = ((KILLED, "no service"), (AWAY, "no network"))
 
 
@@ -30,7 +39,7 @@ def draw(outcome: Outcome) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} 450" '
             f'width="{WIDTH}" role="img"><title>{outcome.devices:,} devices on one budget</title>',
             f"<style>{STYLE}</style>",
-            f'<rect width="{WIDTH}" height="450" fill="#fff"/>',
+            f'<rect width="{WIDTH}" height="450" class="back"/>',
             *_outages(),
             _text(LEFT, 30, f"A day's budget, {outcome.devices:,} devices, in per cent"),
             *_legend(((USED, "used"), (COUNTED, "counted and held by the service"))),
@@ -62,7 +71,7 @@ def _text(x: float, y: float, text: str, more: str = "") -> str:
 def _frame(place: tuple[int, int], most: float, ticks: Iterable[float]) -> Iterator[str]:
     for tick in ticks:
         y = _y(tick, place, most)
-        yield f'<path d="M{LEFT} {y}H{WIDTH - RIGHT}" stroke="#ccc" stroke-width="0.7"/>'
+        yield f'<path d="M{LEFT} {y}H{WIDTH - RIGHT}" class="grid" stroke-width="0.7"/>'
         yield _text(LEFT - 8, y + 4, f"{tick} %", 'text-anchor="end" class="small"')
 
 
@@ -70,19 +79,19 @@ def _outages() -> Iterator[str]:
     for (begin, end), text in OUTAGES:
         for top, bottom in (UPPER, LOWER):
             size = f'width="{_x(end) - _x(begin):.1f}" height="{bottom - top}"'
-            yield f'<rect x="{_x(begin)}" y="{top}" {size} fill="#eee"/>'
+            yield f'<rect x="{_x(begin)}" y="{top}" {size} class="away"/>'
         yield _text(_x(begin) + 3, UPPER[0] + 14, text, 'class="small"')
 
 
 def _legend(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    for at, (color, text) in enumerate(rows):
+    for at, (kind, text) in enumerate(rows):
         x = 430 + at * 80
-        yield f'<path d="M{x} 26h24" stroke="{color}" stroke-width="2"/>'
+        yield f'<path d="M{x} 26h24" class="{kind}" stroke-width="2"/>'
         yield _text(x + 30, 30, text)
 
 
 def _line(
-    points: Sequence[tuple[float, float]], place: tuple[int, int], most: float, color: str
+    points: Sequence[tuple[float, float]], place: tuple[int, int], most: float, kind: str
 ) -> str:
     """Draw a line that is interrupted where nothing was known, and where a day begins."""
     path, before = "", -1.0
@@ -90,7 +99,7 @@ def _line(
         joins = before >= 0 and hour - before < 0.9 and int(hour / 24) == int(before / 24)
         path += f"{'L' if joins else 'M'}{_x(hour)} {_y(value, place, most)}"
         before = hour
-    return f'<path d="{path}" fill="none" stroke="{color}" stroke-width="1.8"/>'
+    return f'<path d="{path}" fill="none" class="{kind}" stroke-width="1.8"/>'
 
 
 def _hours() -> Iterator[str]:
