@@ -1,0 +1,1 @@
+"""The drawings of the documentation, each made from the code or from a run of it."""
