@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all chip adapters micropython lint types bench kills crashes claims fleet cuts release clean
+.PHONY: help demo docs test test-all chip adapters micropython lint types bench kills crashes claims fleet hostile cuts release clean
 
 PYTHON ?= python3
 export PYTHON
@@ -11,6 +11,9 @@ help: ## Show these lines
 
 demo: ## See a client within five cents, and an agent read FOLDER=... on MicroPython and on CPython
 	@python=$$(scripts/venv.sh demo) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" examples/folder_agent/demo.py $(if $(FOLDER),"$(FOLDER)") $(ARGS)
+
+docs: ## Write the drawings, make the site of these pages in .local/site and open it: ARGS=--no-open
+	@python=$$(scripts/venv.sh docs) && "$$python" scripts/drawings.py && "$$python" scripts/make_site.py $(ARGS)
 
 test: ## Run all checks and tests but the slow ones, on CPython and MicroPython
 	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" scripts/check.py $(ARGS)
@@ -47,6 +50,9 @@ claims: ## Let 32 processes claim one budget of a ledger: ARGS="--engine sqlite|
 
 fleet: ## Let 1,000 devices share one budget over outages and power cuts: ARGS="--devices N --plot FILE"
 	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" -m tests.fleet.campaign $(ARGS)
+
+hostile: ## Load a service with hostile clients beside good ones: ARGS="--seconds 600"
+	@python=$$(scripts/venv.sh) && "$$python" -m tests.serve.hostile $(ARGS)
 
 cuts: ## Cut a chip's power at every block operation, and again at every one after it
 	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" -m tests.file_store_power_loss $(ARGS)

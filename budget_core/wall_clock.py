@@ -38,7 +38,7 @@ class WallClock:
     at 0 and nothing read them meanwhile, once in a day it may also be so many whole turns of them
     ahead, to ten minutes.
 
-    `read` returns Unix seconds. docs/chips.md states the rules.
+    `read` returns Unix seconds. docs/board_facts.md states the rules.
     """
 
     def __init__(

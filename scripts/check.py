@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapter_matrix import VERSIONS
-from adapters import on_adapters, with_tests
+from adapters import on_adapters, with_tests, write_three_calls
 from suites import ROOT, Counts, on_cpython, on_micropython
 
 STEPS = ("lint", "types", "micropython", "cpython", "adapters")
@@ -195,12 +195,13 @@ def run_tests(
 
 def try_adapters() -> list[Counts]:
     """Run the tests of the adapters in the environments of their SDKs, and print what failed."""
-    counts = []
+    found = []
     for tried in on_adapters(with_tests([]), VERSIONS, []):
-        counts.append(tried.counts)
+        found.append(tried)
         if tried.counts.problem():
             print(f"tests, {tried.counts.runtime}\n{tried.output}", end="", flush=True)
-    return counts
+    write_three_calls(found)
+    return [tried.counts for tried in found]
 
 
 def report(problems: list[str], counts: list[Counts]) -> None:

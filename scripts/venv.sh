@@ -3,7 +3,7 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-usage: scripts/venv.sh [demo]
+usage: scripts/venv.sh [demo | docs]
 
 Prints the path of the Python of .local/venv-3.13, the virtual environment with
 the tools of the group "dev" in pyproject.toml. It is made by $PYTHON (python3
@@ -12,7 +12,7 @@ is made again when that or the group changes. The types of MicroPython's modules
 (the groups "stubs-…") go to .local/stubs, a folder for each board.
 
 With demo: the same for .local/demo-3.13, with the few packages of the group
-"demo" and without the types.
+"demo" and without the types. With docs: .local/docs-3.13, likewise.
 END
 }
 
@@ -27,7 +27,7 @@ fail() {
 group=dev kind=venv
 case ${1-} in
 '') ;;
-demo) group=demo kind=demo ;;
+demo | docs) group=$1 kind=$1 ;;
 --help)
     usage >&3
     exit
@@ -59,7 +59,7 @@ fi
 stamp=$({
     pwd
     "$python" -c 'import sys; print(sys.version, sys.base_prefix)'
-    "$python" scripts/groups.py "$group" demo # which dev includes
+    "$python" scripts/groups.py "$group" $([ "$group" != dev ] || echo demo docs) # which dev includes
 } | cksum)
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_USER=0
 again='Fix that and run the same command again; it starts afresh.'
@@ -102,7 +102,7 @@ runpy.run_module("pip", run_name="__main__")
     echo "$stamp" >"$venv/stamp"
 fi
 
-if [ $group = demo ]; then
+if [ "$group" != dev ]; then
     echo "$venv/bin/python" >&3
     exit
 fi

@@ -105,8 +105,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def tree(tmp_path: Path, cache: Path) -> Path:
     """A checkout without tests."""
-    of_the_packages = shutil.ignore_patterns("public_names.py")
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=of_the_packages)
+    of_the_packages = ("public_names.py", "site_reference.py", "drawing", "drawings.py")
+    shutil.copytree(
+        ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns(*of_the_packages)
+    )
     (tmp_path / "tests_micro").mkdir()
     for name in ("__init__.py", "conftest.py", "runner.py", "support.py"):
         shutil.copy(ROOT / "tests_micro" / name, tmp_path / "tests_micro")

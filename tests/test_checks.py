@@ -43,7 +43,7 @@ def test_an_sdks_client_is_to_be_wrapped_and_shows_no_key() -> None:
             lambda given=given: Operative(given),
         ):
             with pytest.raises(
-                ValueError, match=r"not \w*OpenAI: docs/providers\.md shows"
+                ValueError, match=r"not \w*OpenAI: docs/operatives\.md shows"
             ) as caught:
                 make()
             assert "sk-secret" not in str(caught.value)

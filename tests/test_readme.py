@@ -14,7 +14,7 @@ from budget_cpython.endpoint import ScriptedEndpoint
 from tests.ledger.dbos.support import SQLITE_TOO_OLD, SQLITE_WILL_DO
 from tests.paths import ROOT
 
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 LINKED = [*PAGES, *sorted(ROOT.glob("boards/*/*.md")), *sorted(ROOT.glob("examples/*/*.md"))]
 
@@ -57,8 +57,8 @@ def test_a_python_snippet_runs(name: str, code: str, tmp_path: Path) -> None:
         run(code, tmp_path, OPENAI_BASE_URL=endpoint.base_url, OPENAI_API_KEY="none")
 
 
-def test_the_readmes_example_counts_its_run_and_remembers_its_day(tmp_path: Path) -> None:
-    code = dict(snippets("python"))["README.md-1"]
+def test_the_agents_example_counts_its_run_and_remembers_its_day(tmp_path: Path) -> None:
+    code = dict(snippets("python"))["agent.md-0"]
     in_half_a_day = (time.gmtime().tm_hour + 12) % 24  # no day ends between the two runs
     day = "DailyBudgetConfig(\n"
     assert code.count(day) == 1

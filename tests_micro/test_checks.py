@@ -91,7 +91,7 @@ def test_a_provider_answers_and_an_sdks_client_is_to_be_wrapped() -> None:
         ("provider", lambda provider: ExoclawBudget(provider, Budget())),
     ]
     for name, make in makes:
-        check_refused(name, "docs/providers.md shows how to wrap", make, WRONG + [None])
+        check_refused(name, "docs/operatives.md shows how to wrap", make, WRONG + [None])
         text = str(raises(ValueError, make, Sdk()))
         assert "ChatClient(base_url, model, api_key), not Sdk" in text
         assert "sk-secret" not in text

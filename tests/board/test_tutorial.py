@@ -21,7 +21,7 @@ from tests.paths import ROOT
 from .network import DATA, PASSWORD, Encrypted, radio
 from .support import PATIENCE, write
 
-PAGE = ROOT / "docs/tutorial.md"
+PAGE = ROOT / "docs/pico.md"
 URL = "https://llm.example/v1"
 MACHINES = {
     "rp2_pico_2_w": ("rp2", "Raspberry Pi Pico 2 W with RP2350"),
