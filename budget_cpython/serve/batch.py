@@ -33,7 +33,7 @@ from budget_cpython.serve.request_body import (
 )
 from budget_cpython.serve.service import LedgerService, authorize
 
-AT_ONCE = 100  # operations, after which requests of others have their turn
+AT_ONCE = 25  # operations, after which requests of others have their turn
 NAMES = (*TOGETHER, "hold")
 _MOST_BYTES = MAX_BYTES + 1024  # a request's body, with the operation and its path
 _FORM = '{"operations": [{"operation": "release", "path": "org/lab", …}, …]}'

@@ -1,5 +1,6 @@
 """The key that a request to the service has."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 
@@ -8,17 +9,22 @@ from starlette.exceptions import HTTPException
 from budget_cpython.serve.addresses import check_local
 from budget_cpython.serve.keys import Key, KeyFile, KeyFileError
 
+WRONG_KEY_S = 0.1  # before its answer: who tries many takes little of the others' time
 log = logging.getLogger("microbudget.serve")
 
 
-def authenticate(keys: KeyFile | None, headers: Mapping[str, str]) -> Key | None:
-    """Return a request's key, or `None` for a service without keys; `HTTPException`."""
+async def authenticate(keys: KeyFile | None, headers: Mapping[str, str]) -> Key | None:
+    """Return a request's key, or `None` for a service without keys; `HTTPException`.
+
+    A request without a known key is refused after a tenth of a second.
+    """
     if keys is None:
         check_local(headers)
         return None
     scheme, _, token = headers.get("authorization", "").partition(" ")
     key = known_key(keys, token) if scheme.lower() == "bearer" else None
     if key is None:
+        await asyncio.sleep(WRONG_KEY_S)
         text = "send a known key, as in Authorization: Bearer KEY"
         raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
     return key

@@ -33,7 +33,7 @@ class LedgerService:
 
     async def enter(self, headers: Mapping[str, str]) -> Key | None:
         """Return a request's key, or `None` for a service without keys; `HTTPException`."""
-        key = authenticate(self._keys, headers)
+        key = await authenticate(self._keys, headers)
         if self._keys is not None and self._notes_keys:
             await self._note_keys(self._keys)
         return key

@@ -33,7 +33,7 @@ def metrics_route(
 
     async def answer(request: Request) -> Response:
         try:
-            key = authenticate(keys, request.headers)
+            key = await authenticate(keys, request.headers)
             check_right(key, "read")
         except HTTPException as error:
             return Response(error.detail + "\n", error.status_code, error.headers, "text/plain")

@@ -263,17 +263,17 @@ def test_a_ledger_that_keeps_the_order_gets_a_batch_together(
     with Counting(tmp_path / "ledger.db") as ledger:
         ledger.set_limits("org", [Limit("tokens", 10)])
         rows: list[Row] = [{}] * 2
-        for number in range(20):
+        for number in range(10):
             rows.append(reserve("org/a", 6, f"k{number}"))
             done = {"path": "org/a", "id": f"k{number}", "actual": {"tokens": 0}}
             rows.append({"operation": "commit", **done})
         answers = batch(Client(ledger, keys), rows, token)
-    assert [status for status, _ in answers] == [422, 422, *[200, 200] * 20]
+    assert [status for status, _ in answers] == [422, 422, *[200, 200] * 10]
     assert [len(rows) - 2] == together
     assert {answer["state"] for _, answer in answers[3::2]} == {"committed"}
 
 
-def test_others_have_their_turn_after_each_hundred_operations(ask: Client) -> None:
+def test_others_have_their_turn_after_each_25_operations(ask: Client) -> None:
     async def turns(operations: int) -> int:
         rows = [{"operation": "hold", "path": "org", "id": "k"}] * operations
         asked = asyncio.create_task(ask.ask("POST", "/v1/batch", {"operations": rows}))
@@ -283,8 +283,8 @@ def test_others_have_their_turn_after_each_hundred_operations(ask: Client) -> No
             count += 1
         return count
 
-    few, many = (asyncio.run(turns(operations)) for operations in (100, 1000))
-    assert many - few >= 9
+    few, many = (asyncio.run(turns(operations)) for operations in (25, 1000))
+    assert many - few >= 39
 
 
 def test_an_operation_that_fails_leaves_the_others_as_they_are(ask: Client) -> None:

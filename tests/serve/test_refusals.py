@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from budget_core.ledger.errors import LedgerFullError, LedgerUnavailableError
-from budget_cpython.serve import KeyFile
+from budget_cpython.serve import KeyFile, bearer
 from tests.serve.support import Client, Failing, make_client
 
 JSON = {"Content-Type": "application/json"}
@@ -296,3 +296,22 @@ def test_an_unexpected_error_shows_nothing_of_the_inside() -> None:
     answer = asyncio.run(failed())
     assert (answer.status_code, answer.json()["error"]) == (500, "internal")
     assert "hunter2" not in answer.text
+
+
+def test_an_answer_to_a_wrong_key_waits_and_others_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bearer, "WRONG_KEY_S", 10**6)
+    keys = KeyFile(tmp_path / "keys.json")
+    key = keys.add("reader", "org", ["read"])
+    ask = make_client(("org", "tokens", 100, "day"), keys=keys)
+
+    async def both() -> int:
+        wrong = asyncio.create_task(ask.ask("GET", "/v1/balance/org", key="mb.reader.wrong"))
+        await asyncio.sleep(0)
+        right = await ask.ask("GET", "/v1/balance/org", key=key)
+        assert not wrong.done()
+        wrong.cancel()
+        return right.status_code
+
+    assert asyncio.run(both()) == 200
