@@ -4,9 +4,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
+from functools import partial
 from itertools import islice
 from threading import Condition, get_ident
 from typing import Any, Generic, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.process_state import begin_again_in_children
@@ -21,11 +23,7 @@ class BatchQueue(Generic[Request, Result]):
     No request waits for others to come. `send` gets up to `most` requests, the first to come first,
     and returns as many results. An exception among these is raised for its own request, one that
     `send` raises for each request of the batch: the same object. Up to `flights` batches are under
-    way at the same time.
-
-    A queue serves one event loop at a time. What waits here in a loop that was left is forgotten,
-    and fails with `RuntimeError` if that loop goes on. While it runs, others get that error at
-    once.
+    way at the same time. Each event loop has batches of its own.
     """
 
     def __init__(
@@ -35,10 +33,8 @@ class BatchQueue(Generic[Request, Result]):
         most: int = 1000,
         flights: int = 1,
     ) -> None:
-        self._send = send
-        self._most = most
-        self._most_flights = flights
-        self._begin(None)
+        self._make = partial(_LoopQueue[Request, Result], send, most, flights)
+        self._of_loops: WeakKeyDictionary[Any, _LoopQueue[Request, Result]] = WeakKeyDictionary()
 
     async def ask(self, request: Request) -> Result:
         """Return a request's result, or raise its error.
@@ -46,27 +42,32 @@ class BatchQueue(Generic[Request, Result]):
         A request cancelled before it was sent is never sent; later its outcome is unknown.
         """
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            if self._loop is not None and not self._loop.is_closed():
-                self._leave(self._loop)
-            self._begin(loop)
+        queue = self._of_loops.get(loop)
+        if queue is None:
+            queue = self._of_loops[loop] = self._make()
+        return await queue.ask(loop, request)
+
+
+class _LoopQueue(Generic[Request, Result]):
+    """What waits and is under way in one event loop."""
+
+    def __init__(
+        self,
+        send: Callable[[list[Request]], Awaitable[Sequence[Result | Exception]]],
+        most: int,
+        flights: int,
+    ) -> None:
+        self._send = send
+        self._most = most
+        self._most_flights = flights
+        self._waiting: deque[tuple[Request, asyncio.Future[Result]]] = deque()
+        self._flights: set[asyncio.Task[None]] = set()
+
+    def ask(self, loop: asyncio.AbstractEventLoop, request: Request) -> asyncio.Future[Result]:
         answer: asyncio.Future[Result] = loop.create_future()
         self._waiting.append((request, answer))
         self._depart(loop)
-        return await answer
-
-    def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give up what waits in another loop; `RuntimeError` where that is running."""
-        text = "another event loop uses this ledger: open one for each loop"
-        if loop.is_running() and (self._waiting or self._flights):
-            raise RuntimeError(text)
-        for _, answer in self._waiting:
-            loop.call_soon_threadsafe(_fail, answer, RuntimeError(text))
-
-    def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        self._loop = loop
-        self._waiting: deque[tuple[Request, asyncio.Future[Result]]] = deque()
-        self._flights: set[asyncio.Task[None]] = set()
+        return answer
 
     def _depart(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin a flight if something waits; it takes that once the loop comes to it."""
@@ -76,10 +77,8 @@ class BatchQueue(Generic[Request, Result]):
             flight.add_done_callback(self._land)
 
     def _land(self, flight: asyncio.Task[None]) -> None:
-        loop = flight.get_loop()
-        if loop is self._loop:
-            self._flights.discard(flight)
-            self._depart(loop)
+        self._flights.discard(flight)
+        self._depart(flight.get_loop())
 
     async def _fly(self, loop: asyncio.AbstractEventLoop) -> None:
         """Send one batch after the other until no request waits."""
@@ -113,11 +112,6 @@ def _answer(answer: asyncio.Future[Result], result: Result | Exception) -> None:
         answer.set_exception(result)
     else:
         answer.set_result(result)
-
-
-def _fail(answer: "asyncio.Future[Any]", error: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(error)
 
 
 class ThreadBatchQueue(Generic[Request, Result]):

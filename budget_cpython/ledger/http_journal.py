@@ -1,12 +1,10 @@
 """What a ledger behind `microbudget serve` tells operators."""
 
 import json
-from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
-from weakref import WeakKeyDictionary
 
 from budget_core.ledger.http_client import DEVICE, HttpLedger, _balances
 from budget_core.ledger.records import Balance
@@ -54,9 +52,7 @@ class HttpJournal(HttpLedger):
         super().__init__(url, key, timeout_s, max_response_bytes, tls)
         self._start = f"{self._endpoint.path}/v1/"
         self._most = most_within(max_response_bytes)
-        self._queues: WeakKeyDictionary[Any, BatchQueue[BatchedRequest, Answer]] = (
-            WeakKeyDictionary()
-        )
+        self._batches = BatchQueue(self._answers_to, most=self._most)
 
     async def close(self) -> None:
         """Tell the service what calls used: a connection ends with its request."""
@@ -125,11 +121,7 @@ class HttpJournal(HttpLedger):
 
     async def _together(self, asked: BatchedRequest) -> Answer:
         """Return a request's answer; it may go together with those of other tasks of the loop."""
-        loop = get_running_loop()
-        queue = self._queues.get(loop)
-        if queue is None:
-            queue = self._queues[loop] = BatchQueue(self._answers_to, most=self._most)
-        return await queue.ask(asked)
+        return await self._batches.ask(asked)
 
     async def _answers_to(self, asked: Sequence[BatchedRequest]) -> list[Answer | Exception]:
         return await answers_to(asked, self._start, super()._answer_to)

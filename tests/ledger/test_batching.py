@@ -1,10 +1,11 @@
 """Requests that come, are cancelled and answered in any order are sent once, the first first."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
 from contextlib import closing
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -167,66 +168,50 @@ def test_all_that_is_asked_at_once_goes_together_and_so_does_what_comes_meanwhil
     assert sent == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_a_loop_that_was_left_keeps_no_other_waiting() -> None:
+def test_a_loop_that_was_left_keeps_no_other_waiting_and_can_go_on() -> None:
     sent: list[list[str]] = []
+    may_go_on: list[asyncio.Event] = []
 
     async def send(batch: list[str]) -> list[str]:
         sent.append(batch)
-        if batch == ["never answered"]:
-            await asyncio.Event().wait()
+        if batch == ["slow"]:
+            may_go_on.append(asyncio.Event())
+            await may_go_on[0].wait()
+        return batch
+
+    queue = BatchQueue(send)
+    with closing(asyncio.new_event_loop()) as loop:
+        left = [loop.create_task(queue.ask("slow"))]
+        while not sent:
+            loop.run_until_complete(asyncio.sleep(0))
+        left.append(loop.create_task(queue.ask("waiting")))
+        loop.run_until_complete(asyncio.sleep(0))
+        assert asyncio.run(queue.ask("another")) == "another"
+        assert sent == [["slow"], ["another"]]
+        may_go_on[0].set()
+        assert loop.run_until_complete(asyncio.gather(*left)) == ["slow", "waiting"]
+    assert sent[2:] == [["waiting"]]
+
+
+def test_loops_ask_at_the_same_time() -> None:
+    async def send(batch: list[int]) -> list[int]:
+        if batch == [1]:
+            batch.append(await asyncio.to_thread(lambda: asyncio.run(queue.ask(2))))
+        return batch[-1:]
+
+    queue = BatchQueue(send)
+    assert asyncio.run(queue.ask(1)) == 2
+
+
+def test_a_loop_that_has_ended_is_forgotten() -> None:
+    async def send(batch: list[int]) -> list[int]:
         return batch
 
     queue = BatchQueue(send)
     loop = asyncio.new_event_loop()
-    left = [loop.create_task(queue.ask("never answered"))]
-    while not sent:
-        loop.run_until_complete(asyncio.sleep(0))
-    left.append(loop.create_task(queue.ask("never sent")))
-    loop.run_until_complete(asyncio.sleep(0))
-    assert asyncio.run(queue.ask("another")) == "another"
-    assert sent == [["never answered"], ["another"]]
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-    loop.run_until_complete(asyncio.wait(left))
+    loop.run_until_complete(queue.ask(1))
     loop.close()
-
-
-async def _hang(batch: list[int]) -> list[int]:
-    await asyncio.Event().wait()
-    return batch
-
-
-def test_a_loop_that_goes_on_does_not_wait_for_what_was_forgotten() -> None:
-    queue = BatchQueue(_hang)
-
-    async def ask_and_leave() -> None:
-        answered = asyncio.ensure_future(queue.ask(2))
-        await asyncio.sleep(0)
-        answered.cancel()
-
-    with closing(asyncio.new_event_loop()) as first:
-        tasks = [first.create_task(queue.ask(number)) for number in range(2)]
-        for _ in range(5):
-            first.run_until_complete(asyncio.sleep(0))
-        tasks.append(first.create_task(queue.ask(3)))
-        first.run_until_complete(asyncio.sleep(0))
-        asyncio.run(ask_and_leave())
-        with pytest.raises(RuntimeError, match="another event loop"):
-            first.run_until_complete(tasks.pop())
-        for task in tasks:
-            task.cancel()
-        first.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        first.run_until_complete(asyncio.sleep(0))
-
-
-def test_a_loop_is_refused_while_another_one_runs() -> None:
-    queue = BatchQueue(_hang)
-
-    async def use() -> None:
-        task = asyncio.ensure_future(queue.ask(1))
-        await asyncio.sleep(0)
-        with pytest.raises(RuntimeError, match="another event loop"):
-            await asyncio.to_thread(lambda: asyncio.run(queue.ask(2)))
-        task.cancel()
-
-    asyncio.run(use())
+    forgotten = weakref.ref(loop)
+    del loop
+    gc.collect()
+    assert forgotten() is None

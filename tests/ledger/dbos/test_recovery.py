@@ -61,7 +61,8 @@ def test_killed_workflows_are_recovered_exactly(
     places: tuple[str, str, str], ledger: Any, tmp_path: Path
 ) -> None:
     calls = tmp_path / "calls"
-    assert run(*places, calls, "stop").returncode == KILLED
+    stopped = run(*places, calls, "stop")
+    assert stopped.returncode == KILLED, stopped.stderr
     found = {name: balance(ledger, name) for name in WORKFLOWS}
     assert found == {f"{kind}-{place}": STANDS[place] for kind in KINDS for place in PLACES}
     assert saved(places[1]) == USED + CHARGED
