@@ -76,7 +76,7 @@ def _environment(name: str) -> str:
 
 def _serve() -> None:
     """Answer in each vendor's format until standard input ends."""
-    from budget_cpython.endpoint import Reply, ScriptedEndpoint
+    from scripted_model import Reply, ScriptedEndpoint
 
     answer = Reply("They grow in the sun.")
     with ScriptedEndpoint(scripts=dict.fromkeys(_MODELS, answer)) as endpoint:

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.figures import Figure
 from benchmarks.mpy import run_micropython
 from budget_cpython.board.build import CORE, TYPES_ONLY, compile_package, romfs_image
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 
 STEPS = 5
 TOOLS = ("list_files", "read_file")

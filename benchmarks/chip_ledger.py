@@ -15,8 +15,8 @@ from benchmarks import agent
 from benchmarks.figures import Figure
 from benchmarks.mpy import ROOT, run_micropython
 from budget_core.ledger.limit import Limit
-from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.http import HttpLedger
+from scripted_model import ScriptedEndpoint
 
 MAX_LEDGER = 24 * 1024
 CALLS = 100

@@ -21,7 +21,7 @@ AGENT = "an agent on micropython, with a wind-down"
 
 def copy(folder: Path) -> Path:
     """Copy what the demo needs, so that its state is the test's own."""
-    for name in ("examples", "budget_core", "budget_cpython", "docs"):
+    for name in ("examples", "budget_core", "budget_cpython", "scripted_model", "docs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     program = folder / "examples/folder_agent/main.py"
     begun, day = program.read_text(), "DailyBudgetConfig("
@@ -222,7 +222,7 @@ def test_an_endpoint_that_cannot_be_reached_gives_one_clear_line(
 def test_an_endpoint_that_refuses_gives_one_clear_line_without_the_key(
     checkout: Path, runtime: str
 ) -> None:
-    from budget_cpython.endpoint import ScriptedEndpoint
+    from scripted_model import ScriptedEndpoint
 
     with ScriptedEndpoint(api_key="right") as endpoint:
         done = demo(

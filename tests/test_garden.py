@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from tests.paths import ROOT
 
 HERE = ROOT / "examples/garden"

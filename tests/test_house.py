@@ -74,6 +74,12 @@ def test_the_core_imports_nothing_of_the_package_for_cpython() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
+def test_no_package_imports_the_scripted_model_which_no_release_has(package: str) -> None:
+    found = {full for path in modules(package).values() for full in imported(path)}
+    assert not {full for full in found if full.partition(".")[0] == "scripted_model"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_no_module_imports_a_name_from_its_packages_root(package: str) -> None:
     known = modules(package)
     loose = {

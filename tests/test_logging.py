@@ -29,8 +29,8 @@ from budget_cpython import (
     TurnBudgetConfig,
     TurnBudgetTracker,
 )
-from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.offline_cap import OfflineCapLedger
+from scripted_model import ScriptedEndpoint
 from tests.paths import ROOT
 from tests_micro.ledger.faults import World
 from tests_micro.script import Script

@@ -14,7 +14,7 @@ from budget_cpython import (
     TurnBudgetConfig,
     TurnBudgetTracker,
 )
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 
 HELLO = [{"role": "user", "content": "Hello."}]
 TOOL = {"name": "list_files", "parameters": {"type": "object"}}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.ledger.dbos.support import SQLITE_TOO_OLD, SQLITE_WILL_DO
 from tests.paths import ROOT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.paths import ROOT
 
 PATIENCE = 600  # seconds, also where packages come slowly

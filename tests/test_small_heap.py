@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import agent
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 
 
 @pytest.fixture(scope="module")

@@ -141,7 +141,7 @@ def _folder() -> TemporaryDirectory[str]:
 
 def _scripted(stack: ExitStack) -> dict[str, str]:
     sys.path.insert(0, str(ROOT))
-    from budget_cpython.endpoint import ScriptedEndpoint
+    from scripted_model import ScriptedEndpoint
 
     endpoint = stack.enter_context(ScriptedEndpoint())
     print(f"scripted endpoint on {endpoint.base_url}", flush=True)

@@ -1,7 +1,7 @@
 """OpenAI's client on a budget in dollars: the call that does not fit is refused, the work is kept.
 
     pip install 'microbudget[openai]'
-    python examples/sdks/in_dollars.py FOLDER
+    PYTHONPATH=. python examples/sdks/in_dollars.py FOLDER
 
 It has a model sum up the pages of a folder, one after the other, for five cents in all. A scripted
 model on this machine stands in for OpenAI's gpt-4o, and costs what that does.
@@ -13,7 +13,7 @@ from pathlib import Path
 from openai import APIStatusError, OpenAI
 
 from budget_cpython import budget, budgeted, dollars
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedUsage
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedUsage
 
 MODEL = "gpt-4o"
 LIMIT = "$0.05"

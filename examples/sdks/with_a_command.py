@@ -1,7 +1,7 @@
 """A budget round a command: an agent that knows nothing of budgets is refused in the end.
 
     pip install 'microbudget[proxy]'
-    python examples/sdks/with_a_command.py
+    PYTHONPATH=. python examples/sdks/with_a_command.py
 
 Instead of the agent below it may be any program: node agent.js, claude, a shell script. A scripted
 model on this machine stands in for OpenAI.
@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 
 AGENT = """
 import json, os, sys, urllib.error, urllib.request

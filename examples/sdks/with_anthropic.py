@@ -1,7 +1,7 @@
 """Anthropic's client on a budget: a stream is counted, and thinking fits into what is left.
 
     pip install 'microbudget[anthropic]'
-    python examples/sdks/with_anthropic.py
+    PYTHONPATH=. python examples/sdks/with_anthropic.py
 
 A scripted model on this machine stands in for Anthropic.
 """
@@ -11,7 +11,7 @@ import asyncio
 from anthropic import APIStatusError, AsyncAnthropic
 
 from budget_cpython import budget, budgeted
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 
 
 async def ask(client: AsyncAnthropic, question: str) -> None:

@@ -2,7 +2,7 @@
 
 The SDK's own program runs, but its model is the embedded endpoint's, which would read a file for
 ever. Run it with `pip install 'microbudget[claude-agent]'`:
-python examples/sdks/with_claude_agent.py
+PYTHONPATH=. python examples/sdks/with_claude_agent.py
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
 
 from budget_cpython import budget
 from budget_cpython.adapters.claude_agent import ClaudeBudget
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 
 def runaway(asked: Asked) -> Reply:

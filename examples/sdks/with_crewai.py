@@ -1,7 +1,7 @@
 """A crew of two agents on one budget: the second one is warned, and answers in time.
 
     pip install 'microbudget[crewai]'
-    python examples/sdks/with_crewai.py
+    PYTHONPATH=. python examples/sdks/with_crewai.py
 
 A scripted model on this machine stands in for OpenAI. Left alone, it would look on for ever.
 """
@@ -22,7 +22,7 @@ from crewai.tools import tool
 
 from budget_cpython import budget, budgeted
 from budget_cpython.adapters.crewai import ToolBudgetHook
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 
 @tool("look")

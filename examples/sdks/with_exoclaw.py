@@ -1,7 +1,7 @@
 """Keep exoclaw's agent loop within a budget: it reads until its turns end, then sums up.
 
 The model is the embedded endpoint's, which would read for ever. Run it with
-`pip install microbudget exoclaw`: python examples/sdks/with_exoclaw.py
+`pip install microbudget exoclaw`: PYTHONPATH=. python examples/sdks/with_exoclaw.py
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from exoclaw.agent import AgentLoop
 from exoclaw.bus import MessageBus
 
 from budget_cpython import Budget, ChatClient, ExoclawBudget
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 
 class Memory:

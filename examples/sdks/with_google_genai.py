@@ -1,7 +1,7 @@
 """Google's client on a budget: clients of a team share an account in a file.
 
     pip install 'microbudget[google-genai]'
-    python examples/sdks/with_google_genai.py
+    PYTHONPATH=. python examples/sdks/with_google_genai.py
 
 A scripted model on this machine stands in for Google.
 """
@@ -13,7 +13,7 @@ from google.genai.errors import ClientError
 from google.genai.types import HttpOptions
 
 from budget_cpython import budgeted
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """A LangChain agent with a budget: it is warned, then answers in time from what it has found.
 
     pip install 'microbudget[langchain]' langchain-openai
-    python examples/sdks/with_langchain.py
+    PYTHONPATH=. python examples/sdks/with_langchain.py
 
 A scripted model on this machine stands in for OpenAI. Left alone, it would read rooms for ever.
 """
@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 
 from budget_cpython import budget
 from budget_cpython.adapters.langchain import BudgetMiddleware
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 
 @tool

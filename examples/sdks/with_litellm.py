@@ -1,7 +1,7 @@
 """LiteLLM within a budget: the retries and fallbacks of its router count, each attempt once.
 
     pip install 'microbudget[litellm]'
-    python examples/sdks/with_litellm.py
+    PYTHONPATH=. python examples/sdks/with_litellm.py
 
 A scripted model on this machine stands in for the vendors. `flaky` answers with nonsense.
 """
@@ -13,7 +13,7 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # fetches no pric
 import litellm
 
 from budget_cpython import budget, budgeted
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 
 QUESTION = [{"role": "user", "content": "What is for dinner?"}]
 

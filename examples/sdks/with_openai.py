@@ -1,7 +1,7 @@
 """OpenAI's client on a budget: it is warned, gets shorter answers, and is refused in the end.
 
     pip install 'microbudget[openai]'
-    python examples/sdks/with_openai.py
+    PYTHONPATH=. python examples/sdks/with_openai.py
 
 A scripted model on this machine stands in for OpenAI.
 """
@@ -9,7 +9,7 @@ A scripted model on this machine stands in for OpenAI.
 from openai import APIStatusError, OpenAI
 
 from budget_cpython import budgeted
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 
 
 def main() -> None:

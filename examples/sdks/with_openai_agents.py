@@ -1,7 +1,7 @@
 """Agents that hand off to each other on one budget, with a tool that has a limit of its own.
 
     pip install 'microbudget[openai-agents]'
-    python examples/sdks/with_openai_agents.py
+    PYTHONPATH=. python examples/sdks/with_openai_agents.py
 
 A scripted model on this machine stands in for OpenAI. Left alone, it would search for ever.
 """
@@ -12,7 +12,7 @@ from agents import Agent, OpenAIProvider, Runner, function_tool, set_tracing_dis
 
 from budget_cpython import budget, budgeted
 from budget_cpython.adapters.openai_agents import AgentBudgetError
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 set_tracing_disabled(True)
 

@@ -1,7 +1,7 @@
 """An agent, and one behind its tool, on one budget; the tool has a limit of its own.
 
     pip install 'microbudget[pydantic-ai]' 'pydantic-ai-slim[openai]'
-    python examples/sdks/with_pydantic_ai.py
+    PYTHONPATH=. python examples/sdks/with_pydantic_ai.py
 
 A scripted model on this machine stands in for OpenAI. Left alone, it would ask for ever.
 """
@@ -15,7 +15,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from budget_cpython import budget, budgeted
 from budget_cpython.adapters.pydantic_ai import ToolBudgetCapability
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 
 def reply(asked: Asked) -> Reply:

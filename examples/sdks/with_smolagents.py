@@ -1,13 +1,14 @@
 """Put a budget round an agent of smolagents: at its end it answers with what it has found.
 
 The model is the embedded endpoint's, which would search for ever. Run it with
-`pip install 'microbudget[smolagents,prices]' openai`: python examples/sdks/with_smolagents.py
+`pip install 'microbudget[smolagents,prices]' openai`:
+PYTHONPATH=. python examples/sdks/with_smolagents.py
 """
 
 from smolagents import OpenAIServerModel, ToolCallingAgent, tool
 
 from budget_cpython import budget, budgeted
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 
 @tool

@@ -96,7 +96,6 @@ _COLUMNS: Final = {  # the middle of each room's box
     "budget_cpython/alerts": 545,
     "budget_cpython/board": 445,
     "budget_cpython/cli": 500,
-    "budget_cpython/endpoint": 600,
     "budget_cpython/executor": 385,
     "budget_cpython/ledger": 570,
     "budget_cpython/ops": 575,

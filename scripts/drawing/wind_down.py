@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from budget_cpython import Budget, ChatClient, Operative, Tool, WindDown
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from drawing.svg import Drawing
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 BUDGET: Final = Budget(max_tokens=12_000, max_tokens_per_turn=300, last_call=0.25)
 _NUMBER: Final = {

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 
 # so that a failure shows values
 pytest.register_assert_rewrite(

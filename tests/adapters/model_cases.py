@@ -20,7 +20,7 @@ from budget_cpython import (
 )
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.provider_errors import UnbilledError
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.adapters.support import a_request, bodies, cancel, counted, tokens
 
 LIMIT = 50  # tokens of an answer

@@ -24,7 +24,7 @@ from budget_cpython import (
     open_ledger,
     uninstrument,
 )
-from budget_cpython.endpoint.calls import Reply
+from scripted_model.calls import Reply
 from tests.adapters.sdk_world import ACCOUNT, LIMIT, GeneratedSdk, World, spent, until
 from tests.adapters.support import until_sent
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pytest
 
 from budget_cpython import Ledger, budgeted
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.adapters.support import tokens
 
 ACCOUNT = "acme/research"

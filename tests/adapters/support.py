@@ -15,7 +15,7 @@ from budget_cpython import BudgetBlock, Deadline
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.request import Admitted, LlmRequest
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from budget_cpython import Price, budget, budgeted
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.adapters.support import bodies, call_blocking
 
 HELLO = [{"role": "user", "content": "Hello?"}]

@@ -8,7 +8,7 @@ import pytest
 anthropic = pytest.importorskip("anthropic")
 
 from budget_cpython import budgeted  # noqa: E402
-from budget_cpython.endpoint import ScriptedEndpoint  # noqa: E402
+from scripted_model import ScriptedEndpoint  # noqa: E402
 from tests.adapters.sdk_cases import GeneratedClientCases  # noqa: E402
 from tests.adapters.sdk_world import LIMIT, GeneratedSdk, World, spent  # noqa: E402
 from tests.adapters.support import run_example  # noqa: E402

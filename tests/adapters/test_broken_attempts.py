@@ -11,7 +11,7 @@ from budget_cpython import BudgetExceededError, budget
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.settling import answering, answering_blocking
-from budget_cpython.endpoint import ApiError, Asked, Reply, ScriptedEndpoint
+from scripted_model import ApiError, Asked, Reply, ScriptedEndpoint
 from tests.adapters.support import a_request, an_answer, tokens, used
 from tests.adapters.test_instrumented import BODY, KINDS, Sender
 

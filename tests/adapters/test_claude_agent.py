@@ -22,8 +22,8 @@ from budget_core.ledger.waiting import room_of
 from budget_cpython import budget, budgeted, open_ledger
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.claude_agent import URL, ClaudeBudget, ToolHook
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from budget_cpython.ledger.limit_parser import parse_limits
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from tests.adapters.support import run_example
 
 MODEL = "claude-sonnet-4-5"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from budget_cpython import budget, budgeted, instrument, uninstrument
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from tests.adapters.model_cases import ModelCases, World
 from tests.adapters.support import (
     bodies,

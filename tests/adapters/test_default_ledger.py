@@ -24,8 +24,8 @@ from budget_cpython import (
     budgeted,
     open_ledger,
 )
-from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.default_ledger import default_account, place_of, segment
+from scripted_model import ScriptedEndpoint
 from tests.adapters.support import call_async, call_blocking
 from tests.paths import ROOT
 

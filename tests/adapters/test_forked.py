@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from budget_cpython import BudgetError, Ledger, budget, budgeted, open_ledger, parse_limits
-from budget_cpython.endpoint import Reply, ScriptedEndpoint, ScriptedUsage
+from scripted_model import Reply, ScriptedEndpoint, ScriptedUsage
 from tests.adapters.support import call_blocking
 from tests.forked import in_child
 

@@ -14,7 +14,7 @@ from google.genai.errors import (  # type: ignore[import-untyped, unused-ignore]
 )
 
 from budget_cpython import BudgetExceededError, budgeted  # noqa: E402
-from budget_cpython.endpoint import ScriptedEndpoint  # noqa: E402
+from scripted_model import ScriptedEndpoint  # noqa: E402
 from tests.adapters.sdk_cases import ClientCases  # noqa: E402
 from tests.adapters.sdk_world import World, spent  # noqa: E402
 from tests.adapters.support import run_example  # noqa: E402

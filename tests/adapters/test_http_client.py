@@ -26,8 +26,8 @@ from budget_cpython import (
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.http_attempt import Terms
 from budget_cpython.adapters.http_client import budgeted_http_client
-from budget_cpython.endpoint import Reply, ScriptedEndpoint
 from budget_cpython.ledger.limit_parser import parse_limits
+from scripted_model import Reply, ScriptedEndpoint
 from tests.adapters.support import until_sent, used
 from tests.adapters.wire.vectors import CHAT_EXTRA, CHAT_STREAM, CHAT_TEXT, MESSAGE_STREAM, events
 

@@ -14,8 +14,8 @@ import pytest
 
 from budget_cpython import BudgetExceededError, budget, budgeted, instrument, uninstrument
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.process_state import SWITCHES
+from scripted_model import ScriptedEndpoint
 from tests.adapters.support import a_request, an_answer
 
 KINDS = [httpx.Client, httpx.AsyncClient, httpx2.Client, httpx2.AsyncClient]

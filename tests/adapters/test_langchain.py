@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from tests.adapters.model_cases import ModelCases, World
 from tests.adapters.support import (
     bodies,

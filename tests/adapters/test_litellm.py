@@ -10,7 +10,7 @@ import pytest
 from budget_core.errors import BudgetError
 from budget_cpython import BudgetExceededError, budget, budgeted
 from budget_cpython.answer_lengths import longest_answer
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from tests.adapters.model_cases import ModelCases, World
 from tests.adapters.support import bodies, counted, run_example, tokens
 

@@ -8,8 +8,8 @@ import pytest
 openai = pytest.importorskip("openai")
 
 from budget_cpython import BudgetExceededError, budgeted  # noqa: E402
-from budget_cpython.endpoint import ScriptedEndpoint  # noqa: E402
-from budget_cpython.endpoint.calls import Reply  # noqa: E402
+from scripted_model import ScriptedEndpoint  # noqa: E402
+from scripted_model.calls import Reply  # noqa: E402
 from tests.adapters.sdk_cases import GeneratedClientCases  # noqa: E402
 from tests.adapters.sdk_world import LIMIT, GeneratedSdk, World, spent  # noqa: E402
 from tests.adapters.support import run_example  # noqa: E402

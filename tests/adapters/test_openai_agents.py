@@ -15,7 +15,7 @@ from budget_cpython import (
     budgeted,
     open_ledger,
 )
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall, ScriptedUsage
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall, ScriptedUsage
 
 agents = pytest.importorskip("agents")
 openai = pytest.importorskip("openai")

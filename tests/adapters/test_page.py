@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.paths import ROOT
 
 INSTRUMENT = "instrument"  # for clients of any SDK: it is on the page of all adapters

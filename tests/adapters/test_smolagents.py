@@ -25,7 +25,7 @@ from budget_cpython import (
     budgeted,
     open_ledger,
 )
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall, ScriptedUsage
+from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall, ScriptedUsage
 from tests.adapters.support import run_example
 
 ASK = [{"role": "user", "content": [{"type": "text", "text": "Hello?"}]}]

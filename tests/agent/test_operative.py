@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.paths import ROOT
 
 PATIENCE = 120.0

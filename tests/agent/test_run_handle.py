@@ -19,7 +19,7 @@ from budget_cpython import (
     StopReason,
     Tool,
 )
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests_micro.script import Script
 
 from .support import QUESTION, calls, says

@@ -17,7 +17,7 @@ from budget_cpython import (
     Tool,
     tool,
 )
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 
 
 @tool

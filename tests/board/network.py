@@ -6,7 +6,7 @@ from socket import SHUT_WR, create_connection, socket
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from threading import Thread
 
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.paths import ROOT
 
 DATA = ROOT / "tests/data"

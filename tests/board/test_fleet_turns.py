@@ -12,9 +12,9 @@ from budget_core.ledger.records import Balance
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.known_boards import find_board
 from budget_cpython.cli import main
-from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import RIGHTS, KeyFile
+from scripted_model import ScriptedEndpoint
 from tests.board.emulator.client import PATIENCE, Terminal
 from tests.board.emulator.noon import NoonBoard
 from tests.ports import kept_port

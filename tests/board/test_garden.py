@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from budget_cpython.cli import main
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.board.emulator.client import PATIENCE, Terminal
 from tests.board.emulator.noon import NoonBoard
 from tests.test_garden import HERE, SECONDS_A_DAY, as_much_as_is_left, water

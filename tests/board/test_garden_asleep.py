@@ -9,7 +9,7 @@ import pytest
 
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.cli import main
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint
+from scripted_model import Asked, Reply, ScriptedEndpoint
 from tests.board.emulator.client import Terminal
 from tests.board.emulator.noon import NoonBoard
 from tests.test_garden import HERE

@@ -13,7 +13,7 @@ import pytest
 
 from budget_cpython.board.check import check_board
 from budget_cpython.board.known_boards import board_files, known_boards
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.board.emulator.client import Terminal
 from tests.board.emulator.noon import NoonBoard
 from tests.paths import ROOT

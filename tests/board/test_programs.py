@@ -17,7 +17,7 @@ import pytest
 from benchmarks import agent
 from budget_cpython.board.build import romfs_image
 from budget_cpython.board.known_boards import board_files, known_boards
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.paths import ROOT
 
 BOARDS = sorted(path.parent.name for path in ROOT.glob("boards/*/main.py"))

@@ -19,8 +19,8 @@ from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.fit import LEDGER_KIB, TURN_KIB
 from budget_cpython.board.known_boards import find_board
 from budget_cpython.cli import main
-from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.http import HttpLedger
+from scripted_model import ScriptedEndpoint
 from tests.board.emulator.client import PATIENCE, Terminal, mpremote
 from tests.board.emulator.noon import NoonBoard
 from tests.serve.support import Service

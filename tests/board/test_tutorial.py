@@ -15,7 +15,7 @@ import pytest
 
 from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.emulator import UnixBoard
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint
+from scripted_model import Asked, Reply, ScriptedEndpoint
 from tests.paths import ROOT
 
 from .network import DATA, PASSWORD, Encrypted, radio

@@ -14,10 +14,10 @@ import pytest
 from budget_core.ledger.limit import Limit
 from budget_cpython.cli import main
 from budget_cpython.cli.service_options import ENGINE_VARIABLE
-from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.default_ledger import place_of
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.serve import KeyFile
+from scripted_model import ScriptedEndpoint
 from tests.paths import ROOT
 from tests.ports import kept_port
 from tests.run.support import PATIENCE, PYTHON, RUN, Started, environment, report_of, run

@@ -20,7 +20,7 @@ from budget_cpython import (
     TurnBudgetConfig,
     TurnBudgetTracker,
 )
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.ledger.patience import NO_HURRY, until
 from tests_micro.script import Script, says
 from tests_micro.support import stopped_clock

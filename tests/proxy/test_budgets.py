@@ -11,9 +11,9 @@ import pytest
 
 from budget_core.prices import Price
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy import Proxy
+from scripted_model import ScriptedEndpoint
 from tests.proxy.support import (
     ASKED,
     CHAT,

@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.sqlite import SqliteLedger
+from scripted_model import ScriptedEndpoint
 from tests.paths import ROOT
 from tests.ports import kept_port
 from tests.proxy.support import ASKED, CHAT, ProxyCommand

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.proxy import Proxy, Upstream
+from scripted_model import ScriptedEndpoint
 from tests.proxy.support import ASKED, CHAT, Behind, Request, ask_raw, budgeted, get, post, spent
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy import Proxy
+from scripted_model import ScriptedEndpoint
 from tests.paths import ROOT
 from tests.proxy.support import Counted
 from tests.serve.support import PATIENCE

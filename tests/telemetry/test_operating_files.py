@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.paths import ROOT
 from tests.proxy.support import ASKED, CHAT, budgeted, get, post
 from tests.telemetry.test_prometheus import PRICES, Samples, samples

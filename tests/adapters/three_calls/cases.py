@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from budget_cpython import budget, budgeted, open_ledger, parse_limits
-from budget_cpython.endpoint import ApiError, Asked, Reply, ScriptedEndpoint, ScriptedToolCall
+from scripted_model import ApiError, Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from tests.adapters.support import tokens
 
 MODEL = "gpt-4o-mini"

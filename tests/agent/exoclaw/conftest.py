@@ -2,7 +2,7 @@
 
 import pytest
 
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 
 from .play import Played, play
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from budget_cpython.endpoint import ScriptedEndpoint
+from scripted_model import ScriptedEndpoint
 from tests.ledger.dbos.support import database_url
 from tests.paths import ROOT
 
