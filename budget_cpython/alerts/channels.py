@@ -16,7 +16,7 @@ from budget_cpython.ledger.selection import is_below
 from budget_cpython.secret_source import read_secret
 from budget_cpython.toml_file import read_toml
 
-FORMATS = ("cloudevents", "alertmanager", "slack", "apprise")
+FORMATS = ("cloudevents", "apprise")
 EVERY_ACCOUNT = "**"
 _BELOW = "/**"
 MOST_PERCENT = 1000

@@ -8,7 +8,7 @@ import httpx
 
 from budget_core.errors import BudgetError
 from budget_cpython.alerts.channels import AlertChannel
-from budget_cpython.alerts.messages import AlertMessage, alert_body
+from budget_cpython.alerts.messages import CLOUD_EVENT, AlertMessage, cloud_event
 from budget_cpython.alerts.signature import signed_headers
 
 THREADS = "microbudget-alerts"  # begins the names of threads that send
@@ -57,9 +57,9 @@ class AlertSender:
             self._post(channel, message)
 
     def _post(self, channel: AlertChannel, message: AlertMessage) -> None:
-        kind, body = alert_body(channel.format, message, channel.name)
+        body = cloud_event(message)
         headers = signed_headers(message.id, int(self._clock()), body, channel.key)
-        headers["content-type"] = kind
+        headers["content-type"] = CLOUD_EVENT
         headers["user-agent"] = "microbudget"
         try:
             with self._client.stream("POST", channel.to, content=body, headers=headers) as answer:

@@ -25,9 +25,9 @@ FILE_HELP = "the TOML file with [[alerts]]"
 _ABOUT = """\
 Tell people and programs when limits are nearly spent, or will be before their windows end.
 
-Alerts go to webhooks as signed CloudEvents, in the shape of Alertmanager or of Slack, and by
-apprise to whatever that knows. FILE is a TOML file with [[alerts]], such as the --settings of a
-proxy. serve and proxy watch as well, with --alerts FILE."""
+Alerts go to webhooks as signed CloudEvents, and by apprise to Slack, mail and all that it knows.
+FILE is a TOML file with [[alerts]], such as the --settings of a proxy. serve and proxy watch as
+well, with --alerts FILE."""
 _WATCH = """\
 Any number of processes on any machines may watch one ledger: each crossing is sent once. An alert
 that could not be sent is tried again for some nine hours, by any of them. --json is for --once."""

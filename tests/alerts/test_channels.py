@@ -13,6 +13,7 @@ from tests.paths import ROOT
 
 URL = "https://example.com/budgets"
 SOURCE = "env:ALERTS_SECRET"
+SLACK_URL = "https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX"
 
 
 def one(**row: Any) -> AlertChannel:
@@ -54,7 +55,7 @@ def test_secrets_are_read_from_the_environment_and_files_and_shown_nowhere(
 ) -> None:
     monkeypatch.setenv("ALERTS_SECRET", SECRET)
     (tmp_path / "url").write_text("https://hooks.example.com/T0/hidden\n")
-    found = one(to=f"@{tmp_path / 'url'}", secret=SOURCE, format="slack")
+    found = one(to=f"@{tmp_path / 'url'}", secret=SOURCE)
     assert found.key == KEY
     assert found.to.endswith("/hidden")
     assert "hidden" not in repr(found) + found.name
@@ -133,14 +134,12 @@ def test_the_example_of_the_page_is_read(tmp_path: Path, monkeypatch: pytest.Mon
     (example,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/alerts.md").read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ALERTS_SECRET", SECRET)
-    monkeypatch.setenv("SLACK_URL", "https://hooks.example.com/T0")
+    monkeypatch.setenv("SLACK_URL", SLACK_URL)
     Path("mail.url").write_text("mailto://ann:word@example.com\n")
     Path("budgets.toml").write_text(example)
     first, desk, mail = read_alerts("budgets.toml")
     assert first == AlertChannel(
         first.name, URL, "cloudevents", (50, 80, 100), ("org/**", "lab"), True, KEY
     )
-    assert desk == AlertChannel(
-        "desk", "https://hooks.example.com/T0", "slack", (100,), ("**",), False
-    )
+    assert desk == AlertChannel("desk", SLACK_URL, "apprise", (100,), ("**",), False)
     assert mail == AlertChannel("mail", "mailto://ann:word@example.com", "apprise")

@@ -61,14 +61,14 @@ def waiting(ledger: Any) -> list[AlertStatus]:
 
 def test_every_channel_gets_each_alert_once(ledger: Any, clock: FakeClock) -> None:
     with Receiver() as first, Receiver() as second:
-        channels = channel(first.url), channel(second.url, "desk", format="slack")
+        channels = channel(first.url), channel(second.url, "desk")
         watches = [watch_of(ledger, clock, *channels) for _ in range(2)]
         assert watches[0].look_once() == AlertRound(1, 2, 0)
         assert watches[1].look_once() == AlertRound(0, 0, 0)
         assert watches[0].look_once() == AlertRound(0, 0, 0)
         assert first.ids == second.ids
         assert first.bodies[0]["data"]["percent"] == 50
-        assert "50 %" in second.bodies[0]["text"]
+        assert "50 %" in second.bodies[0]["data"]["text"]
         first.check_signatures()
         for watch in watches:
             watch.close()
