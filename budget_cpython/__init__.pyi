@@ -61,8 +61,8 @@ from budget_core.wrapper import BudgetWrapper as BudgetWrapper
 from budget_cpython.adapters.block import BudgetBlock as BudgetBlock
 from budget_cpython.adapters.block import budget as budget
 from budget_cpython.adapters.budgeted import budgeted as budgeted
-from budget_cpython.adapters.instrumented import instrument as instrument
-from budget_cpython.adapters.instrumented import uninstrument as uninstrument
+from budget_cpython.adapters.http.instrumented import instrument as instrument
+from budget_cpython.adapters.http.instrumented import uninstrument as uninstrument
 from budget_cpython.agent.checked_tool import Tool as Tool
 from budget_cpython.agent.envelope import Envelope as Envelope
 from budget_cpython.agent.exoclaw import ExoclawBudget as ExoclawBudget
@@ -70,7 +70,6 @@ from budget_cpython.agent.operative import Operative as Operative
 from budget_cpython.agent.parallel import Event as Event
 from budget_cpython.agent.run_handle import RunHandle as RunHandle
 from budget_cpython.agent.tool import tool as tool
-from budget_cpython.daily_allowance import DailyAllowance as DailyAllowance
 from budget_cpython.deadline import Deadline as Deadline
 from budget_cpython.deadline import DeadlineToken as DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor as BoundedToolExecutor
@@ -81,7 +80,7 @@ from budget_cpython.executor import ToolTimeoutError as ToolTimeoutError
 from budget_cpython.executor import tool_options as tool_options
 from budget_cpython.executor import tool_timeout as tool_timeout
 from budget_cpython.executor import with_timeout as with_timeout
-from budget_cpython.file_store import FileBudgetStore as FileBudgetStore
+from budget_cpython.files.store import FileBudgetStore as FileBudgetStore
 from budget_cpython.ledger import Ledger as Ledger
 from budget_cpython.ledger.errors import LedgerCorruptError as LedgerCorruptError
 from budget_cpython.ledger.http import HttpLedger as HttpLedger
@@ -93,9 +92,10 @@ from budget_cpython.ledger.opening import LedgerProtocol as LedgerProtocol
 from budget_cpython.ledger.opening import open_async_ledger as open_async_ledger
 from budget_cpython.ledger.opening import open_ledger as open_ledger
 from budget_cpython.ledger.sqlite import SqliteLedger as SqliteLedger
-from budget_cpython.prices import ListedPrices as ListedPrices
+from budget_cpython.prices.listed_prices import ListedPrices as ListedPrices
 from budget_cpython.telemetry.switch import disable_telemetry as disable_telemetry
 from budget_cpython.telemetry.switch import enable_telemetry as enable_telemetry
+from budget_cpython.trackers import DailyAllowance as DailyAllowance
 from budget_cpython.trackers import DailyBudgetTracker as DailyBudgetTracker
 from budget_cpython.trackers import TurnBudgetTracker as TurnBudgetTracker
 from budget_cpython.turn import TurnBudget as TurnBudget

@@ -21,8 +21,8 @@ from budget_cpython import (
     FileBudgetStore,
     StateCorruptError,
     StoreError,
-    file_lock,
 )
+from budget_cpython.files import lock as file_lock
 from tests.forked import in_child
 from tests.racing import in_threads, restless
 from tests.test_file_store import (

@@ -22,9 +22,9 @@ from budget_cpython import (
     FileBudgetStore,
     StateCorruptError,
     StoreError,
-    file_store,
-    plain_file,
 )
+from budget_cpython.files import plain_file
+from budget_cpython.files import store as file_store
 
 OLD = {"day": 20_000, "tokens": 400, "ahead": 0, "warned": 0, "announced": 0, "behind": 0}
 NEW = dict(OLD, tokens=401)

@@ -30,7 +30,7 @@ from budget_cpython import (
     SqliteLedger,
     StopReason,
 )
-from budget_cpython.prices import ListedPrice
+from budget_cpython.prices.listed_prices import ListedPrice
 from tests.agent.support import QUESTION, says
 from tests_micro.script import Script
 

@@ -20,7 +20,7 @@ from budget_cpython.adapters.call_counts import CallCounts
 from budget_cpython.adapters.shared_ledgers import LedgerPair, check_process, is_awaited, pair_of
 from budget_cpython.config import TurnBudgetConfig
 from budget_cpython.ledger.limit_words import COUNTED
-from budget_cpython.price_table import with_deployments
+from budget_cpython.prices.price_table import with_deployments
 
 
 class Options(TypedDict, total=False):
@@ -245,7 +245,7 @@ def _in_nano_by_tool(prices: Mapping[str, Any]) -> dict[str, int]:
 @cache
 def _table() -> Any:
     """Return the list of prices, which all accounts share: it looks each model up once."""
-    from budget_cpython.prices import ListedPrices
+    from budget_cpython.prices.listed_prices import ListedPrices
 
     return ListedPrices()
 

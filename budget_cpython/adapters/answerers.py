@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from budget_core.prices import price_of
 from budget_core.usage import Usage, read_usage
-from budget_cpython.price_table import dearest_in
+from budget_cpython.prices.price_table import dearest_in
 from budget_cpython.process_state import DEPLOYED
 
 _MOST_DEPLOYED = 1_000

@@ -23,19 +23,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # the adapter of what a package makes, by the package; each has `budgeted(what, accounts)`
 _ADAPTERS = {
-    "openai": ("openai", Caller("openai", tools=False)),
-    "anthropic": ("anthropic", Caller("anthropic", tools=False)),
-    "google.genai": ("google_genai", Caller("google", tools=False)),
-    "httpx": ("http_client", Caller("httpx", tools=False)),
-    "httpx2": ("http_client", Caller("httpx", tools=False)),
-    "litellm": ("litellm", Caller("litellm", tools=False)),
-    "langchain_core": ("langchain_model", Caller("langchain", tools=False)),
-    "agents": ("openai_agents", Caller("openai-agents")),
-    "pydantic_ai": ("pydantic_ai", Caller("pydantic-ai")),
-    "claude_agent_sdk": ("claude_agent", Caller("claude-agent")),
-    "mcp": ("mcp", Caller("mcp", models=False)),
-    "smolagents": ("smolagents", Caller("smolagents")),
-    "crewai": ("crewai", Caller("crewai", tools=False)),
+    "openai": ("http.openai", Caller("openai", tools=False)),
+    "anthropic": ("http.anthropic", Caller("anthropic", tools=False)),
+    "google.genai": ("http.google_genai", Caller("google", tools=False)),
+    "httpx": ("http.client", Caller("httpx", tools=False)),
+    "httpx2": ("http.client", Caller("httpx", tools=False)),
+    "litellm": ("frameworks.litellm", Caller("litellm", tools=False)),
+    "langchain_core": ("frameworks.langchain.model", Caller("langchain", tools=False)),
+    "agents": ("frameworks.openai_agents", Caller("openai-agents")),
+    "pydantic_ai": ("frameworks.pydantic_ai", Caller("pydantic-ai")),
+    "claude_agent_sdk": ("frameworks.claude_agent", Caller("claude-agent")),
+    "mcp": ("frameworks.mcp", Caller("mcp", models=False)),
+    "smolagents": ("frameworks.smolagents", Caller("smolagents")),
+    "crewai": ("frameworks.crewai", Caller("crewai", tools=False)),
 }
 
 

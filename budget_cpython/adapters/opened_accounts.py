@@ -49,7 +49,7 @@ def accounts_of(
 def watch_clients() -> None:
     """See the calls of clients of httpx and httpx2, as far as these are imported now."""
     if "httpx" in sys.modules or "httpx2" in sys.modules:
-        from budget_cpython.adapters.instrumented import watch
+        from budget_cpython.adapters.http.instrumented import watch
 
         watch()
 

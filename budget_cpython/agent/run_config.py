@@ -1,7 +1,7 @@
 """The core's configurations of runs as frozen dataclasses."""
 
 from budget_core.agent import budget, wind_down
-from budget_cpython.core_dataclasses import frozen
+from budget_cpython.config import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

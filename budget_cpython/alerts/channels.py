@@ -11,10 +11,9 @@ from urllib.parse import urlsplit
 from budget_core.errors import refuse
 from budget_core.ledger.checks import check_path
 from budget_cpython.alerts.signature import signing_key
+from budget_cpython.files.settings_file import read_secret, read_toml
 from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.ledger.selection import is_below
-from budget_cpython.secret_source import read_secret
-from budget_cpython.toml_file import read_toml
 
 FORMATS = ("cloudevents", "apprise")
 EVERY_ACCOUNT = "**"

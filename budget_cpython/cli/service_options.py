@@ -61,7 +61,7 @@ def add_ledger_key(option: Callable[..., Any]) -> None:
 
 def ledger_options(options: argparse.Namespace, url: str) -> dict[str, Any]:
     """Return what a ledger is opened with beside its URL: its key, if there is one."""
-    from budget_cpython.secret_source import read_secret
+    from budget_cpython.files.settings_file import read_secret
 
     if options.ledger_key is None:
         return {}

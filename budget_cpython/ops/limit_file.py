@@ -7,9 +7,9 @@ from typing import Any
 from budget_core.errors import refuse
 from budget_core.ledger.checks import check_path
 from budget_core.ledger.limit import Limit
+from budget_cpython.files.settings_file import read_toml
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ops.words import limit_text, limits_text
-from budget_cpython.toml_file import read_toml
 
 _TABLES = ("accounts", "alerts", "prices", "deployments")
 

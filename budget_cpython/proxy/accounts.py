@@ -7,7 +7,7 @@ from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.records import Balance
 from budget_core.provider import maybe_await
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.http_attempt import Terms
+from budget_cpython.adapters.http.attempt import Terms
 from budget_cpython.proxy.recorder import RecordedCall
 from budget_cpython.proxy.usage_by_model import UsageByModel
 from budget_cpython.wall_clock import WALL

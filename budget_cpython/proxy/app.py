@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from budget_core.ledger import memory
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.http_client import budgeted_http_client
+from budget_cpython.adapters.http.client import budgeted_http_client
 from budget_cpython.deadline import Deadline
 from budget_cpython.proxy.access import Access
 from budget_cpython.proxy.accounts import ProxyAccount, Rules

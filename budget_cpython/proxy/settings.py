@@ -9,11 +9,11 @@ from budget_core.ledger.checks import chain, check_path
 from budget_core.ledger.limit import Limit
 from budget_core.prices import Price
 from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.files.settings_file import read_toml
 from budget_cpython.ledger.limit_parser import check_counted
 from budget_cpython.ops.limit_file import limits_said
-from budget_cpython.price_table import PriceTable, check_deployments
+from budget_cpython.prices.price_table import PriceTable, check_deployments
 from budget_cpython.proxy.accounts import Rules
-from budget_cpython.toml_file import read_toml
 
 # what may be said of an account, with what it must be
 SAID: dict[str, tuple[type, ...]] = {

@@ -10,7 +10,7 @@ import httpx
 from starlette.exceptions import HTTPException
 
 from budget_cpython.adapters.wire import GOOGLE_MODELS
-from budget_cpython.secret_source import read_secret
+from budget_cpython.files.settings_file import read_secret
 
 ANTHROPIC, GOOGLE, OPENAI = "anthropic", "google", "openai"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")

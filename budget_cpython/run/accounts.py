@@ -14,7 +14,7 @@ from budget_cpython.ledger.default_ledger import (
 )
 from budget_cpython.ledger.limit_parser import by_window, check_counted, parse_budget
 from budget_cpython.ledger.limit_words import limits_in_words
-from budget_cpython.price_table import PriceTable
+from budget_cpython.prices.price_table import PriceTable
 from budget_cpython.proxy.settings import read_settings
 
 # what starts a program that its arguments name

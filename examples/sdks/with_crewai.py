@@ -21,7 +21,7 @@ from crewai.hooks import register_before_tool_call_hook
 from crewai.tools import tool
 
 from budget_cpython import budget, budgeted
-from budget_cpython.adapters.crewai import ToolBudgetHook
+from budget_cpython.adapters.frameworks.crewai import ToolBudgetHook
 from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 

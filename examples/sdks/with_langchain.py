@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from budget_cpython import budget
-from budget_cpython.adapters.langchain import BudgetMiddleware
+from budget_cpython.adapters.frameworks.langchain import BudgetMiddleware
 from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 

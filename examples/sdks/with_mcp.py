@@ -9,7 +9,7 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from budget_cpython import budget, budgeted
-from budget_cpython.adapters.mcp import ToolBudgetMiddleware
+from budget_cpython.adapters.frameworks.mcp import ToolBudgetMiddleware
 
 # The server: 5 searches a day for all its clients together.
 library = ToolBudgetMiddleware("5 tool:search/day", ledger="memory:", account="library")

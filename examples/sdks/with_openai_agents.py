@@ -11,7 +11,7 @@ import asyncio
 from agents import Agent, OpenAIProvider, Runner, function_tool, set_tracing_disabled
 
 from budget_cpython import budget, budgeted
-from budget_cpython.adapters.openai_agents import AgentBudgetError
+from budget_cpython.adapters.frameworks.openai_agents import AgentBudgetError
 from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 set_tracing_disabled(True)

@@ -14,7 +14,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from budget_cpython import budget, budgeted
-from budget_cpython.adapters.pydantic_ai import ToolBudgetCapability
+from budget_cpython.adapters.frameworks.pydantic_ai import ToolBudgetCapability
 from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 

@@ -2,7 +2,7 @@
 
 from mcp.server.mcpserver import MCPServer
 
-from budget_cpython.adapters.mcp import ToolBudgetMiddleware
+from budget_cpython.adapters.frameworks.mcp import ToolBudgetMiddleware
 
 server = MCPServer(
     "words", middleware=[ToolBudgetMiddleware("2 tool:count", ledger="memory:", account="server")]

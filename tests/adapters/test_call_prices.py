@@ -10,7 +10,7 @@ from openai import APIStatusError, OpenAI
 
 from budget_core.prices import price_of
 from budget_cpython import Ledger, Limit, ListedPrices, Price, budgeted, parse_limits
-from budget_cpython.price_table import PriceTable
+from budget_cpython.prices.price_table import PriceTable
 
 # Models that vendors offer, embeddings included, as their own pages name them.
 CURRENT = {

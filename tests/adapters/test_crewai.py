@@ -29,7 +29,7 @@ from crewai.llms.base_llm import call_stop_override
 from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.tools import tool as as_tool
 
-from budget_cpython.adapters.crewai import ToolBudgetHook
+from budget_cpython.adapters.frameworks.crewai import ToolBudgetHook
 
 KINDS = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 

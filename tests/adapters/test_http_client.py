@@ -24,8 +24,8 @@ from budget_cpython import (
     budgeted,
 )
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.http_attempt import Terms
-from budget_cpython.adapters.http_client import budgeted_http_client
+from budget_cpython.adapters.http.attempt import Terms
+from budget_cpython.adapters.http.client import budgeted_http_client
 from budget_cpython.ledger.limit_parser import parse_limits
 from scripted_model import Reply, ScriptedEndpoint
 from tests.adapters.support import until_sent, used

@@ -25,7 +25,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 
-from budget_cpython.adapters.langchain import BudgetMiddleware
+from budget_cpython.adapters.frameworks.langchain import BudgetMiddleware
 
 ASK = {"messages": [{"role": "user", "content": "Look around."}]}
 KINDS = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])

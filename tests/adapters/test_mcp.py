@@ -20,7 +20,7 @@ from mcp.types import CallToolResult, InputRequiredResult
 from budget_core.ledger.waiting import room_of
 from budget_cpython import Deadline, budget, budgeted, open_ledger
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.mcp import ToolBudgetMiddleware
+from budget_cpython.adapters.frameworks.mcp import ToolBudgetMiddleware
 from budget_cpython.adapters.tools import BudgetedToolCall
 from budget_cpython.ledger.limit_parser import parse_limits
 from tests.adapters.support import run_example
@@ -336,9 +336,9 @@ def test_the_example_runs() -> None:
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    monkeypatch.delitem(sys.modules, "budget_cpython.adapters.mcp", raising=False)
+    monkeypatch.delitem(sys.modules, "budget_cpython.adapters.frameworks.mcp", raising=False)
     with pytest.raises(ImportError, match=r"microbudget\[mcp\]"):
-        import_module("budget_cpython.adapters.mcp")
+        import_module("budget_cpython.adapters.frameworks.mcp")
 
 
 def test_what_has_no_tools_is_refused() -> None:

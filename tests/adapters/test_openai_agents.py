@@ -31,7 +31,7 @@ from agents import (  # noqa: E402
     handoff,
 )
 
-from budget_cpython.adapters.openai_agents import AgentBudgetError, ToolBudgetGuardrail  # noqa: E402
+from budget_cpython.adapters.frameworks.openai_agents import AgentBudgetError, ToolBudgetGuardrail  # noqa: E402
 from tests.adapters.model_cases import LIMIT, ModelCases, World  # noqa: E402
 from tests.adapters.support import run_example, tokens  # noqa: E402
 

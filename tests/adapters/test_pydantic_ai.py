@@ -34,7 +34,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
-from budget_cpython.adapters.pydantic_ai import BudgetedModel, ToolBudgetCapability
+from budget_cpython.adapters.frameworks.pydantic_ai import BudgetedModel, ToolBudgetCapability
 
 CLIENTS: list[Any] = []
 

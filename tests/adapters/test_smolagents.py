@@ -483,9 +483,9 @@ def test_what_has_no_model_is_refused() -> None:
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "smolagents", None)
-    monkeypatch.delitem(sys.modules, "budget_cpython.adapters.smolagents", raising=False)
+    monkeypatch.delitem(sys.modules, "budget_cpython.adapters.frameworks.smolagents", raising=False)
     with pytest.raises(ImportError, match=r"microbudget\[smolagents\]"):
-        import_module("budget_cpython.adapters.smolagents")
+        import_module("budget_cpython.adapters.frameworks.smolagents")
 
 
 def test_the_example_runs() -> None:

@@ -10,8 +10,8 @@ import pytest
 from budget_core.prices import Price
 from budget_core.usage_estimate import estimate_tokens
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.http_attempt import Terms
-from budget_cpython.adapters.http_client import budgeted_http_client
+from budget_cpython.adapters.http.attempt import Terms
+from budget_cpython.adapters.http.client import budgeted_http_client
 from budget_cpython.adapters.wire import UnreadableRequestError, find_format
 from budget_cpython.adapters.wire.body import LARGE
 from budget_cpython.adapters.wire.pieces import MAX_DEPTH, MAX_VALUES

@@ -5,10 +5,10 @@ import sqlite3
 from contextlib import ExitStack, closing
 
 from budget_core.ledger.errors import LedgerUnavailableError
+from budget_cpython.files.plain_file import write_new
 from budget_cpython.ledger.sqlite import schema
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
 from budget_cpython.ledger.sqlite.trust import SQLITE_ERRORS, check_log
-from budget_cpython.plain_file import write_new
 from budget_cpython.process_state import LOCK, close_before_forks
 
 

@@ -14,7 +14,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from budget_cpython.adapters.langchain import BudgetMiddleware
+from budget_cpython.adapters.frameworks.langchain import BudgetMiddleware
 from tests.adapters.three_calls.cases import (
     MODEL,
     PROMPT,

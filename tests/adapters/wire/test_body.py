@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from budget_core.usage_estimate import bytes_in
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.http_client import budgeted_http_client
+from budget_cpython.adapters.http.client import budgeted_http_client
 from budget_cpython.adapters.wire import UnreadableRequestError, long_text, pieces
 from budget_cpython.adapters.wire.attachments import attached_tokens
 from budget_cpython.adapters.wire.body import LARGE, Body

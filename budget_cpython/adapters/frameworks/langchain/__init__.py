@@ -13,7 +13,7 @@ from budget_core.errors import DeadlineExceeded
 from budget_core.ledger.errors import BudgetExceededError
 from budget_cpython.adapters.account import Options
 from budget_cpython.adapters.current import inside
-from budget_cpython.adapters.langchain_model import budgeted
+from budget_cpython.adapters.frameworks.langchain.model import budgeted
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline

@@ -11,8 +11,7 @@ from budget_core.errors import BudgetError
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.account import Accounts, Options
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.opened_accounts import Caller, accounts_of
-from budget_cpython.adapters.pydantic_ai_request import (
+from budget_cpython.adapters.frameworks.pydantic_ai.request import (
     RequestArguments,
     answer_of,
     count,
@@ -20,6 +19,7 @@ from budget_cpython.adapters.pydantic_ai_request import (
     request_of,
     to_send,
 )
+from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.settling import answering, pieces_of, settled
 from budget_cpython.adapters.wire.format import ending
 from budget_cpython.deadline import Deadline

@@ -7,8 +7,8 @@ from google.genai import Client
 from google.genai.errors import APIError
 
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.http_client import budgeted_http_client
-from budget_cpython.adapters.sdk_client import refuse_client, with_cause
+from budget_cpython.adapters.http.client import budgeted_http_client
+from budget_cpython.adapters.http.sdk_client import refuse_client, with_cause
 
 T = TypeVar("T")
 

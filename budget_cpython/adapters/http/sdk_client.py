@@ -8,7 +8,7 @@ from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, NoReturn, TypeVar
 
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.http_client import budgeted_http_client
+from budget_cpython.adapters.http.client import budgeted_http_client
 from budget_cpython.adapters.provider_errors import budget_error
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from typing import TypeVar
 from openai import APIStatusError, AsyncOpenAI, OpenAI
 
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.sdk_client import budgeted_copy, refuse_client
+from budget_cpython.adapters.http.sdk_client import budgeted_copy, refuse_client
 
 T = TypeVar("T")
 

@@ -1,8 +1,19 @@
-"""Read a secret from a file or from an environment variable."""
+"""Read settings: TOML files, and secrets that they name."""
 
 import os
+import tomllib
+from typing import Any
 
 _LONGEST = 16_384  # characters
+
+
+def read_toml(path: str) -> dict[str, Any]:
+    """Return the tables of a file; `ValueError` if it is not TOML, `OSError`."""
+    with open(path, "rb") as file:
+        try:
+            return tomllib.load(file)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path!r} is not TOML: {error}") from error
 
 
 def read_secret(what: str, source: str) -> str:

@@ -14,7 +14,12 @@ from pydantic import PrivateAttr
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.account import Accounts
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.langchain_request import answer_of, count, request_of, to_send
+from budget_cpython.adapters.frameworks.langchain.request import (
+    answer_of,
+    count,
+    request_of,
+    to_send,
+)
 from budget_cpython.adapters.settling import (
     answering,
     answering_blocking,

@@ -8,9 +8,15 @@ from functools import lru_cache
 from budget_core.errors import refuse
 from budget_core.prices import Price, has_more, price_of
 from budget_core.usage import Usage, read_usage
-from budget_cpython.billed_units import Part, as_dict, parts_of, tariffs_of, units_of
-from budget_cpython.price_table import dearest_of
-from budget_cpython.token_prices import token_prices
+from budget_cpython.prices.billed_units import (
+    Part,
+    as_dict,
+    parts_of,
+    tariffs_of,
+    units_of,
+)
+from budget_cpython.prices.price_table import dearest_of
+from budget_cpython.prices.token_prices import token_prices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 
 from budget_core.errors import StoreError
-from budget_cpython.plain_file import make_folder, open_plain
+from budget_cpython.files.plain_file import make_folder, open_plain
 from budget_cpython.process_state import begin_again_in_children
 
 TYPE_CHECKING = False

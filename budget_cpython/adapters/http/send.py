@@ -6,8 +6,8 @@ from typing import Any
 from budget_core.errors import BudgetError
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.event_loop import aside
-from budget_cpython.adapters.http_attempt import HttpAttempt, format_of, package_of
-from budget_cpython.adapters.http_streams import BrokenStreamError
+from budget_cpython.adapters.http.attempt import HttpAttempt, format_of, package_of
+from budget_cpython.adapters.http.streams import BrokenStreamError
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.adapters.settling import settled, settled_blocking
 

@@ -11,7 +11,7 @@ from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.usage_estimate import tokens_in
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.http_streams import sent_stream, watched_streams
+from budget_cpython.adapters.http.streams import sent_stream, watched_streams
 from budget_cpython.adapters.provider_errors import EXTENSION, UnbilledError, as_settled
 from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire import (
@@ -25,7 +25,7 @@ from budget_cpython.adapters.wire import (
 )
 from budget_cpython.adapters.wire.readers import WholeReader
 from budget_cpython.deadline import Deadline
-from budget_cpython.prices import provider_at
+from budget_cpython.prices.listed_prices import provider_at
 
 COUNTED = "microbudget_counted"  # an attribute of what is sent in a request's place
 _DEPLOYS = "azure"  # whose models have names of its customers

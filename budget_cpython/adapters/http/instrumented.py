@@ -10,7 +10,6 @@ from typing import Any
 
 from budget_core.log import log
 from budget_cpython import process_state
-from budget_cpython.adapters import http_send
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import (
     BudgetedCall,
@@ -20,9 +19,10 @@ from budget_cpython.adapters.call import (
     is_repeating,
 )
 from budget_cpython.adapters.current import inside
-from budget_cpython.adapters.http_attempt import COUNTED, format_of
+from budget_cpython.adapters.http import send as sending
+from budget_cpython.adapters.http.attempt import COUNTED, format_of
+from budget_cpython.adapters.http.sdk_client import with_cause
 from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
-from budget_cpython.adapters.sdk_client import with_cause
 from budget_cpython.adapters.wire.openai_chat import Completions
 from budget_cpython.adapters.wire.openai_embeddings import Embeddings
 from budget_cpython.adapters.wire.openai_responses import Responses
@@ -129,7 +129,7 @@ def _seen_blocking(send: Callable[..., Any]) -> Callable[..., Any]:
                 for call, cost in _broken_off(request, error, before):
                     call.fail_blocking(cost)
                 raise
-        return http_send.send_blocking(self, MethodType(send, self), (), request, **options)
+        return sending.send_blocking(self, MethodType(send, self), (), request, **options)
 
     return seen
 
@@ -145,7 +145,7 @@ def _seen(send: Callable[..., Any]) -> Callable[..., Any]:
                 for call, cost in _broken_off(request, error, before):
                     await call.fail(cost)
                 raise
-        return await http_send.send(self, MethodType(send, self), (), request, **options)
+        return await sending.send(self, MethodType(send, self), (), request, **options)
 
     return seen
 

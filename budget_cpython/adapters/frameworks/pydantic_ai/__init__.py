@@ -13,8 +13,8 @@ except ImportError as error:
 from budget_core.errors import BudgetError
 from budget_cpython.adapters.account import Accounts, Options
 from budget_cpython.adapters.current import inside
+from budget_cpython.adapters.frameworks.pydantic_ai.model import BudgetedModel, refusals
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
-from budget_cpython.adapters.pydantic_ai_model import BudgetedModel, refusals
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
 

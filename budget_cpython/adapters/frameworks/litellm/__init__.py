@@ -19,8 +19,13 @@ from litellm.utils import _calculate_retry_after, _should_retry
 from budget_core.errors import BudgetError
 from budget_cpython.adapters.account import Accounts
 from budget_cpython.adapters.call import accounts_to_draw_on
-from budget_cpython.adapters.instrumented import counts_clients
-from budget_cpython.adapters.litellm_calls import FORMATS, ORIGINALS, attempt, attempt_async
+from budget_cpython.adapters.frameworks.litellm.calls import (
+    FORMATS,
+    ORIGINALS,
+    attempt,
+    attempt_async,
+)
+from budget_cpython.adapters.http.instrumented import counts_clients
 from budget_cpython.adapters.standing_in import StandingIn
 from budget_cpython.deadline import Deadline
 from budget_cpython.process_state import ROUTERS, replace

@@ -9,7 +9,7 @@ from typing import TypeVar
 from anthropic import Anthropic, APIStatusError, AsyncAnthropic
 
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.sdk_client import budgeted_copy, refuse_client
+from budget_cpython.adapters.http.sdk_client import budgeted_copy, refuse_client
 
 T = TypeVar("T")
 

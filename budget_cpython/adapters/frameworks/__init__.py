@@ -1,0 +1,1 @@
+"""Budgets round frameworks: their models, runs and tools."""

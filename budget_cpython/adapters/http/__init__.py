@@ -1,0 +1,1 @@
+"""Budgets round HTTP clients: what an SDK sends and is answered."""

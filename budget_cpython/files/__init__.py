@@ -1,0 +1,1 @@
+"""Files: durable replacement, locks, and files of one owner."""
