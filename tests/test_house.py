@@ -162,7 +162,7 @@ def test_what_a_process_shares_is_in_one_module() -> None:
         if "emulator.device" not in name and name != "budget_cpython.process_state"
         for state in shared_state(ast.parse(path.read_text()))
     }
-    assert found == {"budget_cpython.serve.operations.OPERATIONS"}  # which is filled on import
+    assert found == {"budget_cpython.serve.operations.SERVED"}  # which is filled on import
 
 
 def test_what_a_process_shares_is_found() -> None:

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from budget_core.ledger.errors import LedgerUnavailableError
+from budget_cpython.ledger.operations import TOGETHER
 
-TOGETHER = ("reserve", "charge", "commit", "renew", "release", "extend")
 MOST = 1000  # operations of a batch
 _MAX_BODY = 1_000_000  # bytes: the service reads 1 MiB
 _ANSWER = 2048  # bytes that the answer of an operation may have

@@ -17,7 +17,6 @@ MOST_EVENTS = 100_000  # of a ledger: the oldest go first
 HOUR_S = 3600
 DEEPEST = 20  # lists and objects in one another, of details
 LONGEST_TEXT = 500  # characters of an event's kind and name, and of a model's or a tool's
-OPERATIONS = ("balances", "open_holds", "note", "events", "add_usage", "usage")
 
 
 class LedgerEvent(NamedTuple):

@@ -1,21 +1,45 @@
 """Pass operations on to a ledger: from threads, from asyncio, or from threads to an asyncio one."""
-# ruff: noqa: D102 - LedgerProtocol and Journal say what each method does
-# mypy: disable-error-code="no-any-return"
+# ruff: noqa: D102 - LedgerProtocol says what reserve and close do
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import iscoroutinefunction, signature
+from typing import Any, TypeVar, cast
 
 from budget_core.ledger._types import AsyncLedgerProtocol
-from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import TTL, Balance, Hold, wake
-from budget_cpython.ledger.journal import (
-    AsyncJournaledLedger,
-    HourOfUsage,
-    JournaledLedger,
-    LedgerEvent,
-    OpenHold,
-)
+from budget_core.ledger.records import TTL, Hold, wake
+from budget_cpython.ledger.journal import AsyncJournaledLedger, JournaledLedger
+from budget_cpython.ledger.operations import OPERATIONS
 from budget_cpython.ledger.usage_log import flush_usage, flush_usage_awaited
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def passed_on(method: F) -> F:
+    """Return a ledger's method of this signature that has `_do` do it, or `_settle`."""
+    name, likeness = method.__name__, cast(Any, method)
+    ask_name = "_settle" if OPERATIONS[name].settles else "_do"
+    count, defaults = likeness.__code__.co_argcount, likeness.__defaults__ or ()
+
+    def ask(given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        missing = count - len(given)
+        if named or not 0 <= missing <= len(defaults):
+            bound = signature(method).bind(*given, **named)  # which raises as a call would
+            bound.apply_defaults()
+            given = bound.args
+        elif missing:
+            given += defaults[-missing:]
+        return getattr(given[0], ask_name)(name, *given[1:])
+
+    @wraps(method)
+    def do(*given: Any, **named: Any) -> Any:
+        return ask(given, named)
+
+    @wraps(method)
+    async def do_awaited(*given: Any, **named: Any) -> Any:
+        return await ask(given, named)
+
+    return cast(F, do_awaited if iscoroutinefunction(method) else do)
 
 
 class Passthrough(JournaledLedger):
@@ -35,15 +59,6 @@ class Passthrough(JournaledLedger):
         wake(self, *arguments[:1])
         return found
 
-    def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
-        self._settle("set_limits", path, limits)
-
-    def limits(self, path: str) -> list[Limit]:
-        return self._do("limits", path)
-
-    def accounts(self) -> list[str]:
-        return self._do("accounts")
-
     def reserve(
         self,
         path: str,
@@ -52,71 +67,35 @@ class Passthrough(JournaledLedger):
         ttl: float = TTL,
         wait: float | None = None,
     ) -> Hold:
-        if wait and self.WAITS_INSIDE:
-            return self._do("reserve", path, amounts, key, ttl, wait)
-        if wait:
+        if wait and not self.WAITS_INSIDE:
             from budget_core.ledger.waiting import reserve_blocking  # most programs never wait
 
             return reserve_blocking(self, path, amounts, key, ttl, wait)
-        return self._do("reserve", path, amounts, key, ttl)
-
-    def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
-        return self._settle("charge", path, amounts, key)
-
-    def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
-        return self._settle("commit", hold, actual)
-
-    def renew(
-        self,
-        hold: Hold,
-        actual: dict[str, Any] | None,
-        amounts: Mapping[str, Any],
-        key: str | None = None,
-        ttl: float = TTL,
-    ) -> Hold:
-        return self._settle("renew", hold, actual, amounts, key, ttl)
-
-    def release(self, hold: Hold) -> Hold:
-        return self._settle("release", hold)
-
-    def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
-        return self._do("extend", hold, ttl)
-
-    def hold(self, path: str, id: str) -> Hold:
-        return self._do("hold", path, id)
-
-    def expire(self) -> int:
-        return self._settle("expire")
-
-    def balance(self, path: str) -> list[Balance]:
-        return self._do("balance", path)
-
-    def history(self, path: str) -> list[Balance]:
-        return self._do("history", path)
-
-    def balances(self, path: str = "") -> list[Balance]:
-        return self._do("balances", path)
-
-    def open_holds(self, path: str = "", most: int = 1000) -> list[OpenHold]:
-        return self._do("open_holds", path, most)
-
-    def note(self, events: Sequence[LedgerEvent]) -> list[int]:
-        return self._do("note", events)
-
-    def events(
-        self, path: str = "", kinds: Sequence[str] = (), after: int | None = None, most: int = 1000
-    ) -> list[LedgerEvent]:
-        return self._do("events", path, kinds, after, most)
-
-    def add_usage(self, rows: Sequence[HourOfUsage]) -> None:
-        self._do("add_usage", rows)
-
-    def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
-        return self._do("usage", path, since)
+        more = (wait,) if wait else ()
+        return cast(Hold, self._do("reserve", path, amounts, key, ttl, *more))
 
     def close(self) -> None:
         flush_usage(self)
         self._do("close")
+
+    set_limits = passed_on(JournaledLedger.set_limits)
+    limits = passed_on(JournaledLedger.limits)
+    accounts = passed_on(JournaledLedger.accounts)
+    charge = passed_on(JournaledLedger.charge)
+    commit = passed_on(JournaledLedger.commit)
+    renew = passed_on(JournaledLedger.renew)
+    release = passed_on(JournaledLedger.release)
+    extend = passed_on(JournaledLedger.extend)
+    hold = passed_on(JournaledLedger.hold)
+    expire = passed_on(JournaledLedger.expire)
+    balance = passed_on(JournaledLedger.balance)
+    history = passed_on(JournaledLedger.history)
+    balances = passed_on(JournaledLedger.balances)
+    open_holds = passed_on(JournaledLedger.open_holds)
+    note = passed_on(JournaledLedger.note)
+    events = passed_on(JournaledLedger.events)
+    add_usage = passed_on(JournaledLedger.add_usage)
+    usage = passed_on(JournaledLedger.usage)
 
 
 class BlockingLedger(Passthrough):
@@ -147,15 +126,6 @@ class AsyncPassthrough(AsyncJournaledLedger):
         wake(self, *arguments[:1])
         return found
 
-    async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
-        await self._settle("set_limits", path, limits)
-
-    async def limits(self, path: str) -> list[Limit]:
-        return await self._do("limits", path)
-
-    async def accounts(self) -> list[str]:
-        return await self._do("accounts")
-
     async def reserve(
         self,
         path: str,
@@ -168,62 +138,27 @@ class AsyncPassthrough(AsyncJournaledLedger):
             from budget_core.ledger.waiting import reserve_waiting  # most programs never wait
 
             return await reserve_waiting(self, path, amounts, key, ttl, wait)
-        return await self._do("reserve", path, amounts, key, ttl)
-
-    async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
-        return await self._settle("charge", path, amounts, key)
-
-    async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
-        return await self._settle("commit", hold, actual)
-
-    async def renew(
-        self,
-        hold: Hold,
-        actual: dict[str, Any] | None,
-        amounts: Mapping[str, Any],
-        key: str | None = None,
-        ttl: float = TTL,
-    ) -> Hold:
-        return await self._settle("renew", hold, actual, amounts, key, ttl)
-
-    async def release(self, hold: Hold) -> Hold:
-        return await self._settle("release", hold)
-
-    async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
-        return await self._do("extend", hold, ttl)
-
-    async def hold(self, path: str, id: str) -> Hold:
-        return await self._do("hold", path, id)
-
-    async def expire(self) -> int:
-        return await self._settle("expire")
-
-    async def balance(self, path: str) -> list[Balance]:
-        return await self._do("balance", path)
-
-    async def history(self, path: str) -> list[Balance]:
-        return await self._do("history", path)
-
-    async def balances(self, path: str = "") -> list[Balance]:
-        return await self._do("balances", path)
-
-    async def open_holds(self, path: str = "", most: int = 1000) -> list[OpenHold]:
-        return await self._do("open_holds", path, most)
-
-    async def note(self, events: Sequence[LedgerEvent]) -> list[int]:
-        return await self._do("note", events)
-
-    async def events(
-        self, path: str = "", kinds: Sequence[str] = (), after: int | None = None, most: int = 1000
-    ) -> list[LedgerEvent]:
-        return await self._do("events", path, kinds, after, most)
-
-    async def add_usage(self, rows: Sequence[HourOfUsage]) -> None:
-        await self._do("add_usage", rows)
-
-    async def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
-        return await self._do("usage", path, since)
+        return cast(Hold, await self._do("reserve", path, amounts, key, ttl))
 
     async def close(self) -> None:
         await flush_usage_awaited(self)
         await self._do("close")
+
+    set_limits = passed_on(AsyncJournaledLedger.set_limits)
+    limits = passed_on(AsyncJournaledLedger.limits)
+    accounts = passed_on(AsyncJournaledLedger.accounts)
+    charge = passed_on(AsyncJournaledLedger.charge)
+    commit = passed_on(AsyncJournaledLedger.commit)
+    renew = passed_on(AsyncJournaledLedger.renew)
+    release = passed_on(AsyncJournaledLedger.release)
+    extend = passed_on(AsyncJournaledLedger.extend)
+    hold = passed_on(AsyncJournaledLedger.hold)
+    expire = passed_on(AsyncJournaledLedger.expire)
+    balance = passed_on(AsyncJournaledLedger.balance)
+    history = passed_on(AsyncJournaledLedger.history)
+    balances = passed_on(AsyncJournaledLedger.balances)
+    open_holds = passed_on(AsyncJournaledLedger.open_holds)
+    note = passed_on(AsyncJournaledLedger.note)
+    events = passed_on(AsyncJournaledLedger.events)
+    add_usage = passed_on(AsyncJournaledLedger.add_usage)
+    usage = passed_on(AsyncJournaledLedger.usage)

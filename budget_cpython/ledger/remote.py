@@ -26,6 +26,7 @@ from budget_core.log import log
 from budget_core.until import stamp
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.limit_changes import change_of, changed_by
+from budget_cpython.ledger.operations import OPERATIONS
 from budget_cpython.ledger.outages import OutageLog
 from budget_cpython.ledger.passthrough import BlockingLedger
 from budget_cpython.ledger.refusals import RefusalLog
@@ -37,7 +38,6 @@ from budget_cpython.wall_clock import WALL
 
 MAX_KEEP = 10**10
 SWEEP_EVERY = 1000  # reservations of this ledger
-SETTLING = ("commit", "renew", "release", "charge", "expire", "set_limits")  # operations
 
 
 class Backend(Protocol):
@@ -256,7 +256,7 @@ class AsyncRemoteLedger(RemoteJournal):
                 in_doubt = True
                 continue
             if reply[0] == "ok":
-                if operation in SETTLING:
+                if OPERATIONS[operation].settles:
                     wake(self, path or None)
                 outages = self._outages
                 if outages.since is not None and outages.place == place and operation != "note":

@@ -19,7 +19,7 @@ from budget_cpython.serve.endpoint import OperationEndpoint
 from budget_cpython.serve.error_responses import error_reply
 from budget_cpython.serve.keys import KeyFile
 from budget_cpython.serve.openapi import describe
-from budget_cpython.serve.operations import OPERATIONS, Operation, urls_of
+from budget_cpython.serve.operations import SERVED, ServedOperation
 from budget_cpython.serve.request_body import BATCH_URL, read_body_first
 from budget_cpython.serve.served_ledger import ServedLedger, probes
 from budget_cpython.serve.service import LedgerService
@@ -91,9 +91,9 @@ class _Service:
         self._description = json.dumps(describe(keys is not None)).encode()
 
     def routes(self) -> list[BaseRoute]:
-        methods: dict[str, dict[str, Operation]] = {}  # of each URL: `Allow` names all of them
-        for name, operation in OPERATIONS.items():
-            for url in urls_of(name, operation, "/{path:path}"):
+        methods: dict[str, dict[str, ServedOperation]] = {}  # of a URL: `Allow` names all of them
+        for operation in SERVED.values():
+            for url in operation.urls("/{path:path}"):
                 methods.setdefault(url, {})[operation.method] = operation
         return [
             *(  # first, as they are asked for most

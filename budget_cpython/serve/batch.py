@@ -11,7 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from budget_core.errors import refuse
 from budget_core.ledger.checks import root
-from budget_cpython.ledger.http_batches import MOST, TOGETHER
+from budget_cpython.ledger.http_batches import MOST
+from budget_cpython.ledger.operations import TOGETHER
 from budget_cpython.serve.error_responses import JsonReply
 from budget_cpython.serve.field_types import Json
 from budget_cpython.serve.keys import Key
@@ -21,7 +22,7 @@ from budget_cpython.serve.messages import (
     OperationAnswer,
     ReserveRequest,
 )
-from budget_cpython.serve.operations import OPERATIONS, AuthorizedRequest
+from budget_cpython.serve.operations import SERVED, AuthorizedRequest
 from budget_cpython.serve.reading import read
 from budget_cpython.serve.request_body import (
     MAX_BYTES,
@@ -103,7 +104,7 @@ class BatchEndpoint:
             name, path = fields.pop("operation", None), fields.pop("path", "")
             if not isinstance(name, str) or name not in NAMES:
                 refuse("operation", f"one of {', '.join(NAMES)}", name)
-            operation = OPERATIONS[name]
+            operation = SERVED[name]
             path = authorize(operation, key, path)
             asked = read(operation.request, fields)
             if isinstance(asked, ReserveRequest) and asked.wait is not None:

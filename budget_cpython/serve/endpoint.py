@@ -15,7 +15,7 @@ from budget_cpython.serve.error_responses import JsonReply
 from budget_cpython.serve.field_types import Json
 from budget_cpython.serve.keys import Key
 from budget_cpython.serve.messages import NoFields, ReserveRequest
-from budget_cpython.serve.operations import AuthorizedRequest, Operation
+from budget_cpython.serve.operations import AuthorizedRequest, ServedOperation
 from budget_cpython.serve.reading import read
 from budget_cpython.serve.request_body import check_type, headers_of, parse_object
 from budget_cpython.serve.service import LedgerService, authorize
@@ -26,7 +26,7 @@ Report = dict[str, int | None]
 class OperationEndpoint:
     """The operations at one URL, by their methods."""
 
-    def __init__(self, service: LedgerService, methods: dict[str, Operation]) -> None:
+    def __init__(self, service: LedgerService, methods: dict[str, ServedOperation]) -> None:
         self._service = service
         self._methods = methods
 
@@ -37,7 +37,7 @@ class OperationEndpoint:
         reply = await self._reply(operation, scope, receive)
         await reply(scope, receive, send)
 
-    async def _reply(self, operation: Operation, scope: Scope, receive: Receive) -> JsonReply:
+    async def _reply(self, operation: ServedOperation, scope: Scope, receive: Receive) -> JsonReply:
         headers = headers_of(scope)
         key: Key | None = None
         report: Report | None = None
@@ -64,7 +64,7 @@ class OperationEndpoint:
         return reply
 
 
-def _path_of(operation: Operation, scope: Scope) -> str | None:
+def _path_of(operation: ServedOperation, scope: Scope) -> str | None:
     """Return the account's path in a URL, `None` for an operation on all."""
     if "\n" in scope["path"]:  # at the end a route's pattern ignores one
         raise ValueError("a URL's path must have no line ends")
@@ -73,7 +73,7 @@ def _path_of(operation: Operation, scope: Scope) -> str | None:
 
 
 async def _read(
-    operation: Operation, headers: Mapping[str, str], scope: Scope, receive: Receive
+    operation: ServedOperation, headers: Mapping[str, str], scope: Scope, receive: Receive
 ) -> Struct:
     """Return the fields of the query or body; `ValueError` for a wrong one."""
     fields: Json = {}

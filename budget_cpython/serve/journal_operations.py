@@ -28,13 +28,13 @@ from budget_cpython.serve.messages import (
     UsageRequest,
     UsageRow,
 )
-from budget_cpython.serve.operations import AuthorizedRequest, operation, show_balance
+from budget_cpython.serve.operations import AuthorizedRequest, serves, show_balance
 
 MOST_ROWS = 1000  # of a page, but for the rest of an account's or an hour's
 _DIGITS = 15
 
 
-@operation("GET", "read", also_on_all=True)
+@serves("balances")
 async def balances(call: AuthorizedRequest, asked: AfterQuery) -> BalancesPage:
     """Return the balance of each limit of the account and of all below it, a page at a time."""
     rows = await call.ledger.call("balances", _selected(call))
@@ -43,14 +43,14 @@ async def balances(call: AuthorizedRequest, asked: AfterQuery) -> BalancesPage:
     return BalancesPage([show_balance(row, True) for row in page], following)
 
 
-@operation("GET", "read", also_on_all=True)
+@serves("open_holds")
 async def holds(call: AuthorizedRequest, asked: MostQuery) -> OpenHoldsReply:
     """Return the holds of the account and of all below it that are open, the oldest first."""
     rows = await call.ledger.call("open_holds", _selected(call), _most(asked))
     return OpenHoldsReply([OpenHoldRow(*row) for row in rows if _is_shown(call, row.path)])
 
 
-@operation("GET", "read", also_on_all=True)
+@serves("events")
 async def events(call: AuthorizedRequest, asked: EventsQuery) -> EventsReply:
     """Return the last events of the account and of all below it, or the first after a number."""
     kinds = [kind for kind in asked.kinds.split(",") if kind]
@@ -61,7 +61,7 @@ async def events(call: AuthorizedRequest, asked: EventsQuery) -> EventsReply:
     return EventsReply([EventRow(*_shown(call, row)) for row in rows])
 
 
-@operation("GET", "read", also_on_all=True)
+@serves("usage")
 async def usage(call: AuthorizedRequest, asked: UsageQuery) -> UsageReply:
     """Return the usage of the account and of all below it by model and tool, page by page."""
     rows = await call.ledger.call("usage", _selected(call), _number("since", asked.since))
@@ -69,7 +69,7 @@ async def usage(call: AuthorizedRequest, asked: UsageQuery) -> UsageReply:
     return UsageReply([UsageRow(*row) for row in page], None if last is None else last + 1)
 
 
-@operation("POST", "limits", also_on_all=True)
+@serves("note")
 async def note(call: AuthorizedRequest, asked: EventsRequest) -> NumbersReply:
     """Append events of the account; one with a name, which is noted once, takes a key for all."""
     if call.key is not None and call.key.path and any(event.name for event in asked.events):
@@ -78,7 +78,7 @@ async def note(call: AuthorizedRequest, asked: EventsRequest) -> NumbersReply:
     return NumbersReply(await call.ledger.call("note", found))
 
 
-@operation("POST", "charge or reserve")
+@serves("add_usage")
 async def add_usage(call: AuthorizedRequest, asked: UsageRequest) -> AddedReply:
     """Add what calls used to what is known of their hour, model and tool; no limit counts it."""
     rows = asked.rows

@@ -16,7 +16,7 @@ from budget_cpython.serve.messages import (
     NoFields,
     StatusReply,
 )
-from budget_cpython.serve.operations import OPERATIONS, Operation, urls_of
+from budget_cpython.serve.operations import SERVED, ServedOperation
 from budget_cpython.serve.request_body import BATCH_URL
 from budget_cpython.version import version
 
@@ -31,8 +31,8 @@ def describe(with_keys: bool) -> Json:
         "/readyz": {"get": _status("readiness", "Ask whether the engine answers", (200, 503))},
         BATCH_URL: {"post": _batch()},
     }
-    for name, operation in OPERATIONS.items():
-        for url in urls_of(name, operation, "/{path}"):
+    for name, operation in SERVED.items():
+        for url in operation.urls("/{path}"):
             described = _describe(name, operation, "{path}" in url)
             paths.setdefault(url, {})[operation.method.lower()] = described
     return {
@@ -55,7 +55,7 @@ def describe(with_keys: bool) -> Json:
 
 def _schemas() -> Json:
     kinds: set[type[Struct]] = {BatchRequest, BatchReply, ErrorReply, StatusReply}
-    for operation in OPERATIONS.values():
+    for operation in SERVED.values():
         kinds.add(operation.answer)
         if _has_body(operation):
             kinds.add(operation.request)
@@ -63,11 +63,11 @@ def _schemas() -> Json:
     return schema_components(in_order, ref_template=_REF)[1]
 
 
-def _has_body(operation: Operation) -> bool:
+def _has_body(operation: ServedOperation) -> bool:
     return operation.method != "GET" and operation.request is not NoFields
 
 
-def _describe(name: str, operation: Operation, on_account: bool) -> Json:
+def _describe(name: str, operation: ServedOperation, on_account: bool) -> Json:
     parameters: list[Json] = []
     errors = {*_ALWAYS, *operation.errors, *(() if operation.method == "GET" else (415, 507))}
     found: Json = {

@@ -21,6 +21,7 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import TTL, Balance, Hold
 from budget_cpython.ledger.limit_changes import CHANGED_BY
+from budget_cpython.ledger.operations import OPERATIONS, Operation
 from budget_cpython.ops.json_rows import balance_row
 from budget_cpython.serve.devices import AXES, ROOT, DeviceReports
 from budget_cpython.serve.error_responses import may_see
@@ -65,43 +66,40 @@ Handler = Callable[[AuthorizedRequest, Any], Awaitable[Struct]]
 H = TypeVar("H", bound=Handler)
 
 
-@dataclass(frozen=True)
-class Operation:
-    """One operation; `request` and `answer` are its types, `errors` its own statuses.
-
-    `right` is one that a key needs, or several of which it needs one, as in `charge or reserve`. An
-    operation `also_on_all` has a URL without an account as well, for all that the key is for.
-    """
+@dataclass(frozen=True, kw_only=True)
+class ServedOperation(Operation):
+    """An operation over HTTP: its handler, and the types that this takes and returns."""
 
     handler: Handler
     summary: str
-    method: str
-    right: str
     request: type[Struct]
     answer: type[Struct]
-    on_account: bool = True
-    errors: tuple[int, ...] = ()
-    also_on_all: bool = False
+
+    def urls(self, path: str) -> list[str]:
+        """Return its URLs, with this for an account's path."""
+        start = "/v1/" + self.noun
+        with_path = [start + path] if self.on_account else []
+        return with_path if self.on_account and not self.also_on_all else [*with_path, start]
 
 
-OPERATIONS: dict[str, Operation] = {}
-_NOUNS = {"set_limits": "limits", "note": "events", "add_usage": "usage"}
+SERVED: dict[str, ServedOperation] = {}  # by the names of their handlers
 
 
-def operation(method: str, right: str, **more: Any) -> Callable[[H], H]:
-    """Add a handler to `OPERATIONS`, with its docstring as the summary and the types it names."""
+def serves(name: str) -> Callable[[H], H]:
+    """Add the handler of an operation to `SERVED`, with its docstring as the summary."""
 
     def add(handler: H) -> H:
         summary = " ".join((handler.__doc__ or "").split()).rstrip(".")
         types = handler.__annotations__
-        row = Operation(handler, summary, method, right, types["asked"], types["return"], **more)
-        OPERATIONS[handler.__name__] = row
+        given = {"request": types["asked"], "answer": types["return"], "summary": summary}
+        row = vars(OPERATIONS[name])
+        SERVED[handler.__name__] = ServedOperation(**row, **given, handler=handler)
         return handler
 
     return add
 
 
-@operation("POST", "reserve", errors=(409, 429))
+@serves("reserve")
 async def reserve(call: AuthorizedRequest, asked: ReserveRequest) -> HoldReply:
     """Hold amounts before a call, on every limit of the account and of its parents, or refuse."""
     ttl = TTL if asked.ttl is None else asked.ttl
@@ -109,19 +107,19 @@ async def reserve(call: AuthorizedRequest, asked: ReserveRequest) -> HoldReply:
     return await _record(call, "reserve", asked, *more)
 
 
-@operation("POST", "charge", errors=(409,))
+@serves("charge")
 async def charge(call: AuthorizedRequest, asked: ChargeRequest) -> HoldReply:
     """Record amounts as spent, also above the limits."""
     return await _record(call, "charge", asked)
 
 
-@operation("POST", "reserve")
+@serves("commit")
 async def commit(call: AuthorizedRequest, asked: CommitRequest) -> HoldReply:
     """Settle a hold with the amounts that its call used."""
     return await _settle(call, "commit", asked.id, _used(asked))
 
 
-@operation("POST", "reserve", errors=(409, 429))
+@serves("renew")
 async def renew(call: AuthorizedRequest, asked: RenewRequest) -> HoldReply:
     """Settle a hold and take the next one in one step, or refuse and change nothing."""
     key = _key(call, asked.key)
@@ -133,25 +131,25 @@ async def renew(call: AuthorizedRequest, asked: RenewRequest) -> HoldReply:
         raise KeyReusedError(call.path, key) from error
 
 
-@operation("POST", "reserve")
+@serves("release")
 async def release(call: AuthorizedRequest, asked: HoldRequest) -> HoldReply:
     """Give back a hold whose call was not made."""
     return await _settle(call, "release", asked.id)
 
 
-@operation("POST", "reserve", errors=(409,))
+@serves("extend")
 async def extend(call: AuthorizedRequest, asked: ExtendRequest) -> HoldReply:
     """Keep a hold live for at least `ttl` seconds from now."""
     return await _settle(call, "extend", asked.id, TTL if asked.ttl is None else asked.ttl)
 
 
-@operation("GET", "read")
+@serves("hold")
 async def hold(call: AuthorizedRequest, asked: HoldRequest) -> HoldReply:
     """Look up a hold."""
     return await _settle(call, "hold", asked.id)
 
 
-@operation("GET", "read")
+@serves("balance")
 async def balance(call: AuthorizedRequest, asked: NoFields) -> BalancesReply:
     """Return the balance of each limit of the account and of its parents.
 
@@ -161,21 +159,21 @@ async def balance(call: AuthorizedRequest, asked: NoFields) -> BalancesReply:
     return BalancesReply([show_balance(row, may_see(call.key, row.account)) for row in rows])
 
 
-@operation("GET", "read")
+@serves("history")
 async def history(call: AuthorizedRequest, asked: NoFields) -> BalancesReply:
     """Return the counts of the account's own limits in past windows."""
     rows = await call.ledger.call("history", call.path)
     return BalancesReply([show_balance(row, True) for row in rows])
 
 
-@operation("GET", "read")
+@serves("limits")
 async def limits(call: AuthorizedRequest, asked: NoFields) -> LimitsReply:
     """Return the account's own limits."""
     rows = await call.ledger.call("limits", call.path)
     return LimitsReply([LimitRow(row.axis, row.cap, row.window) for row in rows])
 
 
-@operation("PUT", "limits", errors=(409,))
+@serves("set_limits")
 async def set_limits(call: AuthorizedRequest, asked: LimitsRequest) -> LimitsReply:
     """Replace the account's limits; an empty list removes the account."""
     found = [Limit(row.axis, row.cap, row.window) for row in asked.limits]
@@ -187,7 +185,7 @@ async def set_limits(call: AuthorizedRequest, asked: LimitsRequest) -> LimitsRep
     return await limits(call, NoFields())
 
 
-@operation("GET", "read", on_account=False)
+@serves("accounts")
 async def accounts(call: AuthorizedRequest, asked: AfterQuery) -> AccountsReply:
     """List the key's accounts, sorted, a hundred at a time."""
     paths: Iterable[str] = await call.ledger.call("accounts")
@@ -195,7 +193,7 @@ async def accounts(call: AuthorizedRequest, asked: AfterQuery) -> AccountsReply:
     return AccountsReply(*_page(call, known, asked.after))
 
 
-@operation("GET", "read", on_account=False)
+@serves("devices")
 async def devices(call: AuthorizedRequest, asked: AfterQuery) -> DevicesReply:
     """List the key's devices, sorted, a hundred at a time: their last reports, and what is left."""
     seen, following = _page(call, await call.devices.paths(), asked.after)
@@ -229,21 +227,10 @@ def _page(
     return seen[:PAGE], seen[PAGE - 1] if len(seen) > PAGE else None
 
 
-@operation("POST", "limits", on_account=False)
+@serves("expire")
 async def expire(call: AuthorizedRequest, asked: NoFields) -> ExpiredReply:
     """Count expired holds as spent now; for keys of every account."""
     return ExpiredReply(await call.ledger.call("expire"))
-
-
-def url_of(name: str) -> str:
-    """Return the first part of an operation's URL."""
-    return "/v1/" + _NOUNS.get(name, name)
-
-
-def urls_of(name: str, operation: Operation, path: str) -> list[str]:
-    """Return an operation's URLs, with this for an account's path."""
-    with_path = [url_of(name) + path] if operation.on_account else []
-    return with_path + [url_of(name)] * (operation.also_on_all or not operation.on_account)
 
 
 def show_hold(hold: Hold, known_as: str) -> HoldReply:

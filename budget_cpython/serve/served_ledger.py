@@ -17,11 +17,9 @@ from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.records import check_wait
 from budget_core.ledger.waiting import reserve_waiting, room_of, undoing
 from budget_cpython.ledger.batching import BatchQueue
+from budget_cpython.ledger.operations import OPERATIONS
 
 THREADS = 32
-ON_ONE_ACCOUNT = frozenset(
-    ("reserve", "charge", "commit", "renew", "release", "extend", "hold", "balance", "limits")
-)  # operations that take about as long whatever else the ledger holds
 MAX_WAIT_S = 60
 MAX_WAITING = 500  # requests that wait for holds: others have to get through
 log = logging.getLogger("microbudget.serve")
@@ -86,7 +84,7 @@ class ServedLedger:
             if arguments[4] is not None:
                 return await self._reserve(*arguments)
             arguments = arguments[:4]
-        if operation in ON_ONE_ACCOUNT:
+        if OPERATIONS[operation].is_short:
             if self._never_waits and not self._in_threads:  # one there may keep its lock for long
                 return getattr(self._ledger, operation)(*arguments)
             if self._queue is not None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from budget_cpython.serve.messages import NoFields
-from budget_cpython.serve.operations import OPERATIONS
+from budget_cpython.serve.operations import SERVED
 from budget_cpython.serve.reading import read
 from tests.serve.support import Client, make_client
 from tests_micro.support import raises
@@ -20,7 +20,7 @@ GOOD: dict[str, Any] = {
 KINDS: tuple[Any, ...] = (5, 1.5, "x", True, None, [], {}, [5], [{}], [[]], {"a": []})
 WITH_BODY = [
     (name, row.method, row.request)
-    for name, row in OPERATIONS.items()
+    for name, row in SERVED.items()
     if row.method != "GET" and row.request is not NoFields
 ]
 
@@ -34,7 +34,7 @@ def ask() -> Client:
 def test_a_field_of_the_wrong_kind_is_named_with_what_it_must_be(
     ask: Client, name: str, method: str, kind: Any
 ) -> None:
-    noun = {"set_limits": "limits", "note": "events", "add_usage": "usage"}.get(name, name)
+    noun = SERVED[name].noun
     fields = kind.__struct_fields__
     good = {field: GOOD[field] for field in fields if field in GOOD}
     refused = 0
@@ -77,6 +77,6 @@ def test_the_field_that_is_wrong_is_named_and_no_other(ask: Client) -> None:
 
 
 def test_fields_of_the_right_kind_are_read_with_their_defaults() -> None:
-    asked: Any = read(OPERATIONS["reserve"].request, {"amounts": {"tokens": 5}, "key": None})
+    asked: Any = read(SERVED["reserve"].request, {"amounts": {"tokens": 5}, "key": None})
     assert (asked.amounts, asked.key, asked.ttl, asked.wait) == ({"tokens": 5}, None, None, None)
-    raises(ValueError, read, OPERATIONS["reserve"].request, {"amounts": {}, "ttl": True})
+    raises(ValueError, read, SERVED["reserve"].request, {"amounts": {}, "ttl": True})

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from budget_core.ledger.checks import check_axis, check_key, check_path
 from budget_cpython.serve import KeyFile
-from budget_cpython.serve.operations import OPERATIONS
+from budget_cpython.serve.operations import SERVED
 from tests.serve.support import (
     DOCUMENT,
     LIFE,
@@ -59,8 +59,8 @@ def test_every_route_is_described_and_nothing_else() -> None:
     described = {(path, method) for path, item in DOCUMENT["paths"].items() for method in item}
     assert routes == described | {("/openapi.json", "get")}
     ids = [one["operationId"] for item in DOCUMENT["paths"].values() for one in item.values()]
-    of_all = [f"{name}_of_all" for name, one in OPERATIONS.items() if one.also_on_all]
-    assert sorted(ids) == sorted([*OPERATIONS, *of_all, "batch", "liveness", "readiness"])
+    of_all = [f"{name}_of_all" for name, one in SERVED.items() if one.also_on_all]
+    assert sorted(ids) == sorted([*SERVED, *of_all, "batch", "liveness", "readiness"])
 
 
 def test_all_schemas_are_schemas_and_all_references_lead_somewhere() -> None:

@@ -16,7 +16,7 @@ from budget_core.ledger.records import TTL, Hold
 from budget_core.ledger.waiting import reserve_waiting, undoing
 from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.dbos.workflow import step_key, workflow
-from budget_cpython.ledger.journal import OPERATIONS
+from budget_cpython.ledger.operations import OPERATIONS
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 
 _Step: TypeAlias = Callable[[], Awaitable[Any]]
@@ -131,7 +131,7 @@ class AsyncDBOSLedger(AsyncPassthrough):
         await self._call("close")
 
     async def _do(self, operation: str, *arguments: Any) -> Any:
-        if workflow() is None or operation in OPERATIONS:
+        if workflow() is None or OPERATIONS[operation].for_operators:
             return await self._call(operation, *arguments)
 
         async def step() -> Any:

@@ -10,6 +10,7 @@ import psycopg
 from budget_core.ledger.errors import LedgerError, LedgerUnavailableError
 from budget_core.provider import maybe_await
 from budget_cpython.ledger.batching import BatchQueue
+from budget_cpython.ledger.operations import OPERATIONS
 from budget_cpython.ledger.postgres.connections import ASYNCIO, Connections, Driver
 from budget_cpython.ledger.postgres.conninfo import milliseconds
 from budget_cpython.ledger.postgres.error_mapping import READ_ONLY, RETRY, is_lost, ledger_error
@@ -17,7 +18,6 @@ from budget_cpython.ledger.postgres.place import Place
 from budget_cpython.ledger.postgres.schema import install
 from budget_cpython.ledger.postgres.statements import (
     BATCH,
-    TOGETHER,
     Arguments,
     parameters,
     statement,
@@ -68,7 +68,7 @@ class PostgresBackend:
                 arguments["forget"] = BATCH
         expired = 0
         while True:
-            if self._queue is not None and operation in TOGETHER:
+            if self._queue is not None and OPERATIONS[operation].together:
                 reply = await self._queue.ask((operation, arguments))
             else:
                 reply = await self._execute_twice(operation, arguments)

@@ -8,7 +8,6 @@ from budget_core.ledger.checks import chain, root
 
 Arguments = dict[str, Any]
 BATCH = 200  # holds that one call expires or forgets at most
-TOGETHER = ("reserve", "renew", "charge", "commit", "release", "extend")  # see together.sql
 
 _PARAMETERS = {
     "reserve": "chain id asked counted ttl_ms now bounds keep_ms forget",

@@ -8,7 +8,7 @@ from redis.exceptions import ResponseError
 from budget_core.ledger.checks import MOST
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.provider import maybe_await
-from budget_cpython.ledger.journal import OPERATIONS
+from budget_cpython.ledger.operations import OPERATIONS
 from budget_cpython.ledger.redis import replies, script_args
 from budget_cpython.ledger.redis.error_mapping import ERRORS, is_forbidden
 from budget_cpython.ledger.redis.journal import RedisJournal
@@ -47,7 +47,7 @@ class RedisBackend:
             return "ok", await self._expire(arguments)
         if operation == "set_limits":
             return await self._set_limits(arguments)
-        if operation in OPERATIONS:
+        if OPERATIONS[operation].for_operators:
             reply: Sequence[Any] = await getattr(self._journal, operation)(arguments)
             return reply
         return await self._run_on_path(operation, arguments)

@@ -9,6 +9,7 @@ from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import wake
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.limit_changes import changed_by
+from budget_cpython.ledger.operations import OPERATIONS
 from budget_cpython.ledger.outages import OutageLog
 from budget_cpython.ledger.passthrough import Passthrough
 from budget_cpython.ledger.refusals import RefusalLog
@@ -21,8 +22,6 @@ from budget_cpython.ledger.sqlite.read_only import ReadOnlyConnection, back_up, 
 from budget_cpython.ledger.usage_log import flush_usage
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
-
-_SETTLING = ("charge", "commit", "renew", "release")  # calls that wait may be granted then
 
 
 class SqliteLedger(Passthrough):
@@ -136,8 +135,8 @@ class SqliteLedger(Passthrough):
             except Exception as error:  # noqa: BLE001 - it is the answer to this one
                 found[place] = error
             else:
-                if operation in _SETTLING:
-                    wake(self, arguments[0])
+                if OPERATIONS[operation].settles:
+                    wake(self, *arguments[:1])
         return found
 
     def _do(self, operation: str, *arguments: Any) -> Any:
