@@ -43,21 +43,12 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
         idle: float = 60,
         max_paths: int = 1000,
     ) -> None:
-        super().__init__(
-            ledger,
-            block,
-            ttl,
-            clock,
-            monotonic,
-            idle=idle,
-            max_paths=max_paths,
-            lock=self.LOCK(),
-            gate=self.GATE(),
-        )
+        super().__init__(ledger, block, ttl, clock, monotonic, idle=idle, max_paths=max_paths)
+        self.begin_again()
         begin_again_in_children(self)
 
     def begin_again(self) -> None:
-        """Have no blocks and owe nothing, in a process that was forked."""
+        """Have no blocks and owe nothing, as in a process that was forked."""
         self.upstream.begin_again()
         self._leases = {}
         self._lock = self.LOCK()

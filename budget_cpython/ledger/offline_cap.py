@@ -16,8 +16,7 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
 )
 from budget_core.ledger.outbox import new_key
-from budget_core.ledger.records import TTL, Hold, check_ttl
-from budget_core.ledger.waiting import reserve_waiting
+from budget_core.ledger.records import Hold, check_hold, check_ttl
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.deliveries import AwaitedLedgerWithBackoff
 from budget_cpython.ledger.errors import LedgerCorruptError
@@ -26,7 +25,6 @@ from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.noting import note_quietly_awaited
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 from budget_cpython.ledger.prefilled_lease import PrefilledLease
-from budget_cpython.ledger.usage_log import flush_usage_awaited
 from budget_cpython.process_state import begin_again_in_children
 from budget_cpython.wall_clock import WALL
 
@@ -83,140 +81,117 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         """The number of grants in flight, and of entries in the outbox."""
         return self._lease.unsettled + len(self.upstream.outbox.entries)
 
-    async def reserve(
-        self,
-        path: str,
-        amounts: Mapping[str, Any],
-        key: str | None = None,
-        ttl: float = TTL,
-        wait: float | None = None,
+    async def _do(self, operation: str, *arguments: Any) -> Any:
+        """Do an operation by the method named after it, such as `_reserve`, or else upstream."""
+        ours = getattr(self, "_" + operation, None)
+        return await (ours(*arguments) if ours else self._ask(operation, *arguments))
+
+    async def _reserve(
+        self, path: str, amounts: Mapping[str, Any], key: str | None, ttl: float
     ) -> Hold:
         """Hold amounts upstream, or of the cap while that is out of reach.
 
         Raises as `Ledger.reserve` does; once the cap is used up, why the ledger is out of reach.
         """
-        if wait:
-            return await reserve_waiting(self, path, amounts, key, ttl, wait)
-        asked = check_amounts(amounts, True)
-        check_path(path)
+        asked = Hold(check_path(path), _name(key), check_amounts(amounts, True))
         check_ttl(ttl)
-        name = new_key() if key is None else check_key(key)
-        if key is not None and self._lease.has(Hold(path, name)):
-            return self._lease.reserve(path, asked, name, ttl)
+        if key is not None and self._lease.has(asked):
+            return self._lease.reserve(path, asked.amounts, key, ttl)
         try:
-            return cast(Hold, await self._do("reserve", path, asked, name, ttl))
+            return cast(Hold, await self._ask("reserve", path, asked.amounts, asked.id, ttl))
         except OFFLINE as error:
-            self._refuse_damage(error)
             async with self._gate:
-                return self._grant(Hold(path, name, asked), ttl, error, key is None)
+                return self._grant(asked, ttl, error, key is None)
 
-    async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
-        """Record amounts as spent without asking, now or later."""
-        used = check_amounts(amounts)
-        name = new_key() if key is None else check_key(key)
-        try:
-            return cast(Hold, await self._settle("charge", check_path(path), used, name))
-        except OFFLINE:
-            async with self._gate:
-                self.upstream.outbox.charge(path, used, name)
-            return Hold(path, name, used, Hold.COMMITTED, None, used)
+    async def _charge(self, path: str, amounts: dict[str, Any], key: str | None) -> Hold:
+        used, name = check_amounts(amounts), _name(key)
+        spent = Hold(check_path(path), name, used, Hold.COMMITTED, None, used)
+        return await self._settle_or_owe(spent, "charge", path, used, name)
 
-    async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
-        """Record what a call used in the place of its hold, now or later."""
+    async def _commit(self, hold: Hold, actual: dict[str, Any] | None) -> Hold:
         used = None if actual is None else check_amounts(actual)
         if self._lease.has(hold):
             async with self._gate:
                 return self._lease.commit(hold, used)
-        try:
-            return cast(Hold, await self._settle("commit", hold, used))
-        except OFFLINE:
-            async with self._gate:
-                self.upstream.outbox.commit(hold, used)
-            spent = {**hold.amounts, **(used or {})}
-            return Hold(hold.path, hold.id, hold.amounts, Hold.COMMITTED, hold.expires_ms, spent)
+        spent = {**hold.amounts, **(used or {})}
+        found = Hold(hold.path, hold.id, hold.amounts, Hold.COMMITTED, hold.expires_ms, spent)
+        return await self._settle_or_owe(found, "commit", hold, used)
 
-    async def renew(
+    async def _renew(
         self,
         hold: Hold,
         actual: dict[str, Any] | None,
         amounts: Mapping[str, Any],
-        key: str | None = None,
-        ttl: float = TTL,
+        key: str | None,
+        ttl: float,
     ) -> Hold:
-        """Commit a hold and take the next one on its path, in one step, now or later.
-
-        One that was granted here is committed once the next one is taken, upstream or of the cap.
-        """
+        """Commit a hold and take the next one; one of the cap is committed once that is taken."""
         used = None if actual is None else check_amounts(actual)
-        asked = check_amounts(amounts, True)
+        asked = Hold(check_hold(hold).path, _name(key), check_amounts(amounts, True))
         check_ttl(ttl)
-        name = new_key() if key is None else check_key(key)
-        if name == hold.id:
-            raise KeyReusedError(hold.path, name)
+        if asked.id == hold.id:
+            raise KeyReusedError(hold.path, hold.id)
         if self._lease.has(hold):
-            taken = await self.reserve(hold.path, asked, key, ttl)
-            await self.commit(hold, used)
+            taken = await self._reserve(hold.path, asked.amounts, key, ttl)
+            await self._commit(hold, used)
             return taken
         try:
-            return cast(Hold, await self._settle("renew", hold, used, asked, name, ttl))
+            return cast(Hold, await self._ask("renew", hold, used, asked.amounts, asked.id, ttl))
         except OFFLINE as error:
-            self._refuse_damage(error)
             async with self._gate:
-                taken = self._grant(Hold(hold.path, name, asked), ttl, error, key is None)
+                taken = self._grant(asked, ttl, error, key is None)
                 self.upstream.outbox.commit(hold, used)
                 return taken
 
-    async def release(self, hold: Hold) -> Hold:
-        """Give back a hold whose call was never made, now or later."""
+    async def _release(self, hold: Hold) -> Hold:
         if self._lease.has(hold):
             async with self._gate:
                 return self._lease.release(hold)
-        try:
-            return cast(Hold, await self._settle("release", hold))
-        except OFFLINE:
-            async with self._gate:
-                self.upstream.outbox.release(hold)
-            return Hold(hold.path, hold.id, hold.amounts, Hold.RELEASED, hold.expires_ms, {})
+        found = Hold(hold.path, hold.id, hold.amounts, Hold.RELEASED, hold.expires_ms, {})
+        return await self._settle_or_owe(found, "release", hold)
 
-    async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
-        """Keep a hold live for `ttl` seconds from now; offline it stays as it is.
-
-        One that expires meanwhile counts as spent, until its commit says what was used.
-        """
+    async def _extend(self, hold: Hold, ttl: float) -> Hold:
+        """Keep a hold live; one that expires in an outage is spent until its commit corrects it."""
         if self._lease.has(hold):
             return self._lease.extend(hold, ttl)
         try:
-            return cast(Hold, await self._do("extend", hold, ttl))
+            return cast(Hold, await self._ask("extend", hold, ttl))
         except OFFLINE:
             return hold
 
-    async def hold(self, path: str, id: str) -> Hold:
-        """Return a hold by its path and `id`."""
+    async def _hold(self, path: str, id: str) -> Hold:
         if self._lease.has(Hold(path, id)):
             return self._lease.hold(path, id)
-        return cast(Hold, await self._do("hold", path, id))
+        return cast(Hold, await self._ask("hold", path, id))
 
-    async def expire(self) -> int:
-        """Count expired holds as spent; settle what can be settled."""
+    async def _expire(self) -> int:
         count = self._lease.expire()
         try:
-            return count + cast(int, await self._settle("expire"))
+            return count + cast(int, await self._ask("expire"))
         except OFFLINE:
             return count
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         """Settle what is owed and close the ledger upstream; calls in flight count in full.
 
         Raises why it is out of reach, with nothing lost or closed: closing again tries again.
         """
-        await flush_usage_awaited(self)
         async with self._gate:
             self.upstream.retry_now()
             await self._deliver()  # so that there is room for what is in flight
             self._lease.settle_all()
             await self.upstream.close()
 
-    async def _do(self, operation: str, *arguments: Any) -> Any:
+    async def _settle_or_owe(self, found: Hold, operation: str, *arguments: Any) -> Hold:
+        """Do an operation upstream; out of reach, owe it and return what will be `found`."""
+        try:
+            return cast(Hold, await self._ask(operation, *arguments))
+        except OFFLINE:
+            async with self._gate:
+                getattr(self.upstream.outbox, operation)(*arguments)
+            return found
+
+    async def _ask(self, operation: str, *arguments: Any) -> Any:
         if self.upstream.outbox.entries or not self._lease.is_whole:
             async with self._gate:
                 try:
@@ -231,18 +206,14 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         await self.upstream.deliver()
         self._lease.refill()
         until = int(self._clock())
-        granted = self._lease.take_granted()
-        details = {path: {"amounts": granted[path], "until": until} for path in sorted(granted)}
-        events = [LedgerEvent("grant", path, details[path]) for path in details]
+        granted = sorted(self._lease.take_granted().items())
+        events = [LedgerEvent("grant", path, {"amounts": a, "until": until}) for path, a in granted]
         await note_quietly_awaited(self.upstream.ledger, events)
-
-    def _refuse_damage(self, error: Exception) -> None:
-        if LedgerCorruptError in (type(error), type(getattr(error, "cause", None))):
-            raise error
 
     def _grant(self, asked: Hold, ttl: float, error: Exception, own_key: bool) -> Hold:
         """Grant a hold, or raise `error`; with its `own_key` the caller cannot ask for it again."""
-        if self.unsettled >= self._most:
+        is_damaged = LedgerCorruptError in (type(error), type(getattr(error, "cause", None)))
+        if is_damaged or self.unsettled >= self._most:
             raise error
         applied = getattr(error, "applied", False)
         in_doubt = applied is None
@@ -253,6 +224,10 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
                 self._lease.undo(asked, ttl)
             text = f"{error}; of the cap, {short.left} {short.axis} are left, not {short.asked}"
             raise LedgerUnavailableError(text, error, applied) from error
+
+
+def _name(key: str | None) -> str:
+    return new_key() if key is None else check_key(key)
 
 
 class _ThreadsCap(AsyncOfflineCapLedger):
