@@ -9,7 +9,6 @@ from budget_core.call import Call
 from budget_core.checks import check_kind
 from budget_core.config import Enforcement
 from budget_core.errors import refuse
-from budget_core.ledger.checks import MAX_LIMITS
 from budget_core.ledger.for_wrapper import WrapperAccount, enforce_near_limits
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.outbox import finish
@@ -19,8 +18,8 @@ from budget_core.tracker import TurnBudgetTracker
 from budget_cpython.adapters.call_counts import CallCounts
 from budget_cpython.adapters.shared_ledgers import LedgerPair, check_process, is_awaited, pair_of
 from budget_cpython.config import TurnBudgetConfig
-from budget_cpython.ledger.limit_words import COUNTED
-from budget_cpython.prices.price_table import with_deployments
+from budget_cpython.ledger.limit_words import with_all_axes
+from budget_cpython.prices.price_table import NEEDS_PRICES, with_deployments
 
 
 class Options(TypedDict, total=False):
@@ -90,7 +89,6 @@ class BudgetAccount:
         pair = LedgerPair("memory:") if ledger is None else pair_of(ledger)
         self.ledger = pair.ledger
         self.path = "agent" if account is None else account
-        axes = [limit.axis for limit in limits]
         self.prices = options.get("prices")
         if self.prices is None:
             self.prices = _listed_prices()
@@ -116,8 +114,7 @@ class BudgetAccount:
         self._is_limited = bool(limits) or ledger is not None
         self.calls = CallCounts()
         if ledger is None:
-            unlimited = [Limit(axis, None) for axis in COUNTED if axis not in axes]
-            limits = [*limits, *unlimited][:MAX_LIMITS]
+            limits = with_all_axes(limits)
         if limits:
             self._set_limits(limits)
 
@@ -255,9 +252,7 @@ def check_prices(limits: Sequence[Limit], options: Mapping[str, Any]) -> None:
     if options.get("prices") is not None or _listed_prices() is not None:
         return
     if any(limit.axis == "nano_usd" for limit in limits):
-        raise ImportError(
-            "a limit on money needs prices: pip install 'microbudget[prices]', or give prices="
-        )
+        raise ImportError(NEEDS_PRICES)
 
 
 def _listed_prices() -> Any:

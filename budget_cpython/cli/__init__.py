@@ -4,12 +4,32 @@ import argparse
 import os
 import signal
 import sys
+from importlib import import_module
 from types import FrameType
 
 from budget_cpython.board.errors import BoardError
 
 INTERRUPTED = 130
 _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_MODULES = {
+    "status": "ops.status",
+    "top": "ops.top",
+    "history": "ops.history",
+    "holds": "ops.holds",
+    "limits": "ops.limits",
+    "charge": "ops.charge",
+    "report": "ops.report",
+    "suggest": "ops.suggest",
+    "doctor": "ops.doctor",
+    "backup": "ops.backup",
+    "completion": "ops.completion",
+    "board": "board",
+    "run": "run",
+    "serve": "serve",
+    "proxy": "proxy",
+    "page": "page",
+    "alerts": "alerts",
+}
 _OVERVIEW = """\
 microbudget keeps LLM agents within a budget. Most used first:
 
@@ -44,13 +64,15 @@ examples:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return the exit code: 0, 1 for a failure, 2 for a usage error."""
-    from budget_cpython.cli.ops.holds import with_list
-
     given = sys.argv[1:] if arguments is None else arguments
     if not given:
         print(_OVERVIEW, end="")
         return 0
-    options = make_parser().parse_args(with_list(given))
+    if given[0] == "holds":
+        from budget_cpython.cli.ops.holds import with_list
+
+        given = with_list(given)
+    options = make_parser(given[0]).parse_args(given)
     before = {number: signal.getsignal(number) for number in _ENDING}
     for number, handler in before.items():
         if handler != signal.SIG_IGN:  # as nohup sets it
@@ -83,30 +105,27 @@ def _end(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    from budget_cpython.cli.alerts import add_alerts
-    from budget_cpython.cli.board import add_board
-    from budget_cpython.cli.ops import add_ops
-    from budget_cpython.cli.page import add_page
-    from budget_cpython.cli.proxy import add_proxy
-    from budget_cpython.cli.run import add_run
-    from budget_cpython.cli.serve import add_serve
-    from budget_cpython.version import version
-
+def make_parser(only: str = "") -> argparse.ArgumentParser:
+    """Return the parser of the command line, with one command's alone if it has that name."""
     parser = argparse.ArgumentParser(
         prog="microbudget",
         description="Budgets for LLM agents, from a microcontroller to a fleet.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"microbudget {version()}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    add_ops(commands, parser)
-    add_board(commands)
-    add_run(commands)
-    add_serve(commands)
-    add_proxy(commands)
-    add_page(commands)
-    add_alerts(commands)
+    for name in [only] if only in _MODULES else _MODULES:
+        module = import_module(f"budget_cpython.cli.{_MODULES[name]}")
+        getattr(module, f"add_{name}")(commands)
     return parser
+
+
+class _Version(argparse.Action):
+    """Print the version, which takes some time to find."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from budget_cpython.version import version
+
+        print(f"microbudget {version()}")
+        parser.exit()

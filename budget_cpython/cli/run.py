@@ -105,14 +105,18 @@ def _run(options: argparse.Namespace) -> int:
     if not hasattr(os, "posix_spawnp"):
         raise OSError("`microbudget run` needs Linux or macOS: elsewhere use `microbudget proxy`")
     from budget_cpython.run.accounts import open_accounts
-    from budget_cpython.run.environment import for_command, plan_routes
+    from budget_cpython.run.beside import check_installed
+    from budget_cpython.run.environment import check_upstreams, for_command, plan_routes
     from budget_cpython.run.within import NotStartedError, run_within
+
+    check_installed()
 
     command = options.command[options.command[:1] == ["--"] :]
     if not command:
         raise ValueError("give a command, as in microbudget run --budget '$5' -- node agent.js")
     begin_telemetry(options)
     routes = plan_routes(os.environ, _upstreams(options), options.set)
+    check_upstreams(routes.upstreams)
     limits, seconds = _budget(options)
     url, account = _place(options, command, limits)
     default = None if options.ledger else url
@@ -141,6 +145,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _upstreams(options: argparse.Namespace) -> dict[str, str]:
+    if not options.upstream:
+        return {}
     from budget_cpython.proxy import read_upstreams
 
     return {upstream.name: upstream.url for upstream in read_upstreams(options.upstream, [])}
@@ -198,7 +204,7 @@ def _rules(options: argparse.Namespace) -> dict[str, Any]:
     from budget_cpython.run.accounts import read_prices
 
     rules = {name: getattr(options, name) for name in _RULES}
-    rules["prices"] = None if options.prices is None else read_prices(options.prices)
+    rules["load_prices"] = None if options.prices is None else read_prices(options.prices)
     return {name: value for name, value in rules.items() if value is not None}
 
 

@@ -1,14 +1,10 @@
 """What the commands `run`, `serve` and `proxy` share: options, where to listen, and errors."""
 
 import argparse
-import multiprocessing
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from budget_core.errors import BudgetError
@@ -112,6 +108,9 @@ def add_workers(option: Callable[..., Any]) -> None:
 
 def begin_worker() -> None:
     """Begin as one of several processes: log as the first one does, and end with it."""
+    import multiprocessing
+    import threading
+
     from budget_cpython.serve.server import log_requests
 
     log_requests()
@@ -121,6 +120,8 @@ def begin_worker() -> None:
 
 
 def _end_with(first: Any) -> None:
+    import signal
+
     first.join()
     signal.raise_signal(signal.SIGTERM)
 
@@ -128,6 +129,8 @@ def _end_with(first: Any) -> None:
 @contextmanager
 def counting_together() -> Iterator[None]:
     """Have the processes that are started meanwhile count what `/metrics` shows in one folder."""
+    from tempfile import TemporaryDirectory
+
     from budget_cpython.telemetry.prometheus import SHARED
 
     with TemporaryDirectory(prefix="microbudget-metrics-") as folder:

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
-from budget_core.ledger.checks import AXES, MAX_SEGMENT, check_axis
+from budget_core.ledger.checks import AXES, MAX_LIMITS, MAX_SEGMENT, check_axis
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.window import MOST_SECONDS
 from budget_core.ledger.window_words import rolling, window_in_words
@@ -56,6 +56,13 @@ def read_axis(words: str) -> str | None:
             raise ValueError(f"a tool named {name!r} has no limit of its own: limit tool_calls")
         return check_axis(name)
     return _AXES.get(words.lower())
+
+
+def with_all_axes(limits: Sequence[Limit]) -> list[Limit]:
+    """Return limits, and for each other axis of calls one without a cap, so that it is counted."""
+    axes = [limit.axis for limit in limits]
+    counted = [Limit(axis, None) for axis in COUNTED if axis not in axes]
+    return [*limits, *counted][:MAX_LIMITS]
 
 
 def limits_in_words(limits: Sequence[Limit]) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from budget_core.prices import Price
 
+NEEDS_PRICES = "a limit on money needs prices: pip install 'microbudget[prices]', or give prices="
 _DATE = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{8}|\d{4})$")
 
 

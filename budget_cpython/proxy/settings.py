@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from budget_core.errors import refuse
 from budget_core.ledger.checks import chain, check_path
 from budget_core.ledger.limit import Limit
 from budget_core.prices import Price
-from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.files.settings_file import read_toml
 from budget_cpython.ledger.limit_parser import check_counted
 from budget_cpython.ops.limit_file import limits_said
 from budget_cpython.prices.price_table import PriceTable, check_deployments
-from budget_cpython.proxy.accounts import Rules
+
+if TYPE_CHECKING:
+    from budget_cpython.proxy.accounts import Rules
 
 # what may be said of an account, with what it must be
 SAID: dict[str, tuple[type, ...]] = {
@@ -67,6 +68,9 @@ def rules_on(ledger: Any, settings: Settings) -> "Callable[[str], Rules]":
 
     Raises `ImportError` where money is limited and no price is known.
     """
+    from budget_cpython.adapters.account import BudgetAccount
+    from budget_cpython.proxy.accounts import Rules
+
     listed = BudgetAccount().prices
     if listed is None and not settings.prices:
         axes = [limit.axis for limits in settings.limits().values() for limit in limits]

@@ -2,21 +2,28 @@
 
 import os
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from budget_core.ledger.limit import Limit
-from budget_cpython.adapters.account import BudgetAccount
+from budget_core.ledger.records import Balance
+from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.default_ledger import (
     default_account,
     set_default_limits,
     usable_default,
 )
 from budget_cpython.ledger.limit_parser import by_window, check_counted, parse_budget
-from budget_cpython.ledger.limit_words import limits_in_words
-from budget_cpython.prices.price_table import PriceTable
-from budget_cpython.proxy.settings import read_settings
+from budget_cpython.ledger.limit_words import limits_in_words, with_all_axes
+from budget_cpython.prices.price_table import NEEDS_PRICES, PriceTable
 
+if TYPE_CHECKING:
+    from budget_cpython.adapters.account import BudgetAccount
+    from budget_cpython.proxy.settings import Settings
+
+_OWN = "run"  # the account in memory
 # what starts a program that its arguments name
 _STARTS_OTHERS = re.compile(
     r"(python|pypy)[0-9.]*|node|bun|deno|ruby|perl|php|java|(ba|z|da|fi)?sh|env|nice|nohup|time|timeout"
@@ -37,12 +44,59 @@ def read_budget(text: str) -> tuple[list[Limit], float | None]:
     return limits, seconds
 
 
-def read_prices(file: str) -> PriceTable:
-    """Return the prices of a TOML file, then those of the list; `ValueError`, `OSError`."""
+def read_prices(file: str) -> Callable[[], PriceTable]:
+    """Return what loads the prices of a TOML file, then those of the list.
+
+    Raises `ValueError` for a malformed file, and `OSError`.
+    """
+    from budget_cpython.proxy.settings import read_settings
+
     settings = read_settings(file, {}, "run")
     if settings.accounts:
         raise ValueError(f"{file!r} has [accounts.…]: a run reads [prices.…] and [deployments]")
+    return partial(_load_prices, settings)
+
+
+def _load_prices(settings: "Settings") -> PriceTable:
+    from budget_cpython.adapters.account import BudgetAccount
+
     return PriceTable(settings.prices, BudgetAccount().prices, settings.deployments)
+
+
+class DrawnAccount:
+    """An account in a ledger that a run draws on.
+
+    `load` makes what admits calls, with the prices that `load_prices` returns, else those of the
+    list. That takes longer to import than most commands to start.
+    """
+
+    def __init__(
+        self,
+        ledger: Any,
+        path: str,
+        load_prices: Callable[[], Any] | None = None,
+        **rules: Any,
+    ) -> None:
+        self._ledger = ledger
+        self._path = path
+        self._load_prices = load_prices
+        self._rules = rules
+        self._loaded: BudgetAccount | None = None
+
+    def load(self) -> "BudgetAccount":
+        """Return the account as calls draw on it."""
+        from budget_cpython.adapters.account import BudgetAccount
+
+        prices = {"prices": self._load_prices()} if self._load_prices else {}
+        self._loaded = BudgetAccount((), self._ledger, self._path, **self._rules, **prices)
+        return self._loaded
+
+    def balance(self) -> list[Balance]:
+        """Return the account's limits as they stand."""
+        if self._loaded is not None:
+            return self._loaded.balance()
+        rows: list[Balance] = self._ledger.balance(self._path)
+        return rows
 
 
 def account_of(command: Sequence[str]) -> str:
@@ -72,17 +126,21 @@ def open_accounts(
     account: str | None = None,
     default: str | None = None,
     replaces: bool = False,
+    load_prices: Callable[[], Any] | None = None,
     **rules: Any,
-) -> list[BudgetAccount]:
+) -> list[DrawnAccount]:
     """Return the accounts of a run: that of its own account in memory, after the one in a ledger.
 
     Limits with a window are for the account in the ledger, and are set there if it has no limits
     yet, or if this `replaces` them; `default` is the URL of the default ledger where it is that
-    one. Raises `ValueError` for an account that has others; a ledger's errors for one that cannot
-    be used.
+    one. Raises `ValueError` for an account that has others and for malformed `rules`, `ImportError`
+    for a limit on money without prices, and a ledger's errors for one that cannot be used.
     """
     kept, passing = by_window(limits)
-    own = BudgetAccount(passing, None, "run", **rules)
+    _check_rules(passing, load_prices is not None, rules)
+    memory = Ledger()
+    memory.set_limits(_OWN, with_all_axes(passing))
+    own = DrawnAccount(memory, _OWN, load_prices, **rules)
     if ledger is None or account is None:
         return [own]
     if kept and (replaces or _is_free(ledger, account, kept)):
@@ -91,9 +149,20 @@ def open_accounts(
         else:
             with usable_default(default):
                 set_default_limits(ledger, default, account, kept)
-    shared = BudgetAccount((), ledger, account, **rules)
+    shared = DrawnAccount(ledger, account, load_prices, **rules)
     shared.balance()
     return [shared, own]
+
+
+def _check_rules(limits: Sequence[Limit], has_prices: bool, rules: dict[str, Any]) -> None:
+    """Raise what `DrawnAccount.load` would, before the command starts."""
+    is_priced = has_prices or find_spec("genai_prices") is not None
+    if not is_priced and any(limit.axis == "nano_usd" for limit in limits):
+        raise ImportError(NEEDS_PRICES)
+    if rules:
+        from budget_cpython.adapters.account import BudgetAccount
+
+        BudgetAccount(prices={}, **rules)
 
 
 def _is_free(ledger: Any, account: str, limits: list[Limit]) -> bool:

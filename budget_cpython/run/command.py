@@ -66,11 +66,12 @@ class Command:
         self._kill: Deadline | None = None  # when SIGKILL follows, once the command is to end
         self._late = False
         self._interrupted = False
+        self._signals = _Signals(line)
 
     def run(self) -> Ending:
         """Run the command to its end; raise `OSError` if it cannot be started."""
         adopt_orphans()
-        with _Signals(self._line) as signals:
+        with self._signals as signals:
             self._pid = os.posix_spawnp(
                 self._arguments[0],
                 self._arguments,
@@ -88,6 +89,10 @@ class Command:
                 send(signal.SIGKILL, descendants())
                 raise
         return self._ending()
+
+    def end(self) -> None:
+        """End all processes of the command as on SIGTERM; any thread may ask for it, once."""
+        self._signals.note(signal.SIGTERM)
 
     def _ending(self) -> Ending:
         code = -signal.SIGKILL if self._code is None else self._code
@@ -154,9 +159,9 @@ class _Signals:
 
     def __init__(self, line: StatusLine | None) -> None:
         self._line = line
+        self._reader, self._writer = socket.socketpair()
 
     def __enter__(self) -> "_Signals":
-        self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
         self._wakeup = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
@@ -180,6 +185,11 @@ class _Signals:
         if before not in (signal.SIG_IGN, None) or number == signal.SIGCHLD:
             self._before[number] = before
             signal.signal(number, handler)
+
+    def note(self, number: int) -> None:
+        """Have `wait` return a signal that did not come."""
+        with suppress(OSError):  # closed
+            self._writer.send(bytes([number]))
 
     def wait(self, seconds: float) -> bytes:
         """Return the numbers of signals that came within that time."""

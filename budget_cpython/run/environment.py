@@ -97,6 +97,16 @@ def plan_routes(
     return routes
 
 
+def check_upstreams(upstreams: Mapping[str, str]) -> None:
+    """Raise `ValueError` for a name or a URL that the proxy refuses, without loading it if none."""
+    others = {name: url for name, url in upstreams.items() if _VENDORS.get(name) != url}
+    if others:
+        from budget_cpython.proxy.upstreams import Upstream
+
+        for name, url in others.items():
+            Upstream(name, url)
+
+
 def _route(routes: Routes, variable: str, name: str, url: str, path: str) -> None:
     """Lead a variable to a URL, through the upstream of that name if that is its URL or is free."""
     if routes.upstreams.setdefault(name, url) != url:

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from budget_core.log import printable
 from budget_cpython.adapters.wire.refusals import REFUSED
 from budget_cpython.deadline import Deadline
+from budget_cpython.proxy.usage_by_model import UsageByModel
 
 _TIMEOUT = "x-microbudget-timeout"  # milliseconds, as the proxy takes it
 _DIGITS = 12  # of a time; the proxy refuses longer ones
@@ -18,15 +19,16 @@ _MOST = 1 << 16  # bytes of a refusal that are kept
 class ProxyGate:
     """Stands before a proxy: it gives each call the run's deadline, and counts refusals.
 
-    `deadline` never passes until it is set. Calls in flight then have `grace` seconds more, as the
-    command has; later ones have no time. `refused` is how many calls a budget refused, `reason` the
-    text of the last refusal.
+    At the `deadline` calls in flight have `grace` seconds more, as the command has; later ones have
+    no time. `usage` is the proxy's. `refused` is how many calls a budget refused, `reason` the text
+    of the last refusal.
     """
 
-    def __init__(self, app: ASGIApp, grace: float) -> None:
+    def __init__(self, app: ASGIApp, grace: float, deadline: Deadline, usage: UsageByModel) -> None:
         self._app = app
-        self.deadline = Deadline.never()
+        self._deadline = deadline
         self._grace = grace
+        self.usage = usage
         self.refused = 0
         self.reason = ""
 
@@ -39,7 +41,7 @@ class ProxyGate:
 
     def _timed(self, scope: Scope) -> Scope:
         """Send what remains of the time with a request, unless its own header says less."""
-        left = self.deadline.to_wire(0)
+        left = self._deadline.to_wire(0)
         if left is None:
             return scope
         if left:

@@ -5,15 +5,17 @@ import termios
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from budget_core.errors import BudgetError
 from budget_core.ledger.records import Balance
 from budget_core.ledger.window_words import window_in_words
 from budget_core.money import dollars
-from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.deadline import Deadline
 from budget_cpython.ops.words import duration
+
+if TYPE_CHECKING:
+    from budget_cpython.run.accounts import DrawnAccount
 
 _CENT = 10_000_000  # nano-dollars
 _EVERY_S = 2.0
@@ -74,7 +76,7 @@ class StatusLine:
 class Left:
     """The balance of accounts, asked for every two seconds in a thread; a ledger may be slow."""
 
-    def __init__(self, accounts: Sequence[BudgetAccount], deadline: Deadline) -> None:
+    def __init__(self, accounts: "Sequence[DrawnAccount]", deadline: Deadline) -> None:
         self._accounts = accounts
         self._deadline = deadline
         self._rows: list[Any] = []

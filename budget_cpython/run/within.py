@@ -5,21 +5,26 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from shutil import which
+from typing import TYPE_CHECKING
 
 from budget_core.errors import BudgetError
 from budget_core.ledger.records import Balance
-from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.deadline import Deadline
-from budget_cpython.proxy import Proxy
+from budget_cpython.proxy.usage_by_model import UsageByModel
+from budget_cpython.run.accounts import DrawnAccount
+from budget_cpython.run.beside import ProxyBeside
 from budget_cpython.run.command import Command
 from budget_cpython.run.environment import Routes
-from budget_cpython.run.gate import ProxyGate
 from budget_cpython.run.report import Report
 from budget_cpython.run.status_line import Left, StatusLine
-from budget_cpython.serve.server import running
+from budget_cpython.serve.addresses import ListenAddress
 
-ADDRESS = "127.0.0.1:0"
+if TYPE_CHECKING:
+    from budget_cpython.run.gate import ProxyGate
+
+_ADDRESS = ListenAddress("127.0.0.1")
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 
@@ -36,7 +41,7 @@ class NotStartedError(Exception):
 
 
 def run_within(
-    accounts: Sequence[BudgetAccount],
+    accounts: Sequence[DrawnAccount],
     seconds: float | None,
     routes: Routes,
     command: Sequence[str],
@@ -51,32 +56,54 @@ def run_within(
 
     `routes` says where its calls go in the end. After SIGTERM its processes have `grace` seconds.
     With `shows` the last row of a terminal says what is left. `notices` and `strict` are those of
-    the proxy. Raises `NotStartedError`, and the proxy's `OSError`.
+    the proxy, which is loaded while the command runs. Raises `NotStartedError`, and what the proxy
+    raises, once the command has been ended for it.
     """
-    proxy = Proxy(routes.upstreams, accounts, notices=notices, strict=strict)
-    gate = ProxyGate(proxy.app, grace)
-    with running(gate, ADDRESS) as url:
-        begun = time.monotonic()
-        if seconds is not None:
-            gate.deadline = Deadline.from_now(seconds)
+    with _ADDRESS.listen() as listener:
+        url = _ADDRESS.url(listener)
         found = routes.environment(environment, url)
-        with _status_line(accounts, gate.deadline, shows) as line:
-            one = Command(command, found, deadline=gate.deadline, grace=grace, line=line)
-            try:
-                ending = one.run()
-            except OSError as error:
-                raise NotStartedError(command[0], error) from error
-        took = time.monotonic() - begun
+        begun = time.monotonic()
+        deadline = Deadline.never() if seconds is None else Deadline.from_now(seconds)
+        with _status_line(accounts, deadline, shows) as line:
+            one = Command(command, found, deadline=deadline, grace=grace, line=line)
+            make = partial(_make_gate, accounts, routes, deadline, grace, notices, strict)
+            with ProxyBeside(make, listener, url, one.end) as proxy:
+                try:
+                    ending = one.run()
+                except OSError as error:
+                    raise NotStartedError(command[0], error) from error
+                took = time.monotonic() - begun
+    if proxy.error is not None:
+        raise proxy.error
     rows: list[Balance] = []
     for account in accounts:
         with suppress(BudgetError):  # a ledger that is out of reach now
             rows += account.balance()
-    return Report(command, ending, gate.refused, gate.reason, took, proxy.usage, rows)
+    gate = proxy.gate
+    counts = (gate.refused, gate.reason) if gate else (0, "")
+    usage = gate.usage if gate else UsageByModel()
+    return Report(command, ending, *counts, took, usage, rows)
+
+
+def _make_gate(
+    accounts: Sequence[DrawnAccount],
+    routes: Routes,
+    deadline: Deadline,
+    grace: float,
+    notices: bool,
+    strict: bool,
+) -> "ProxyGate":
+    from budget_cpython.proxy.app import Proxy
+    from budget_cpython.run.gate import ProxyGate
+
+    loaded = [account.load() for account in accounts]
+    proxy = Proxy(routes.upstreams, loaded, notices=notices, strict=strict)
+    return ProxyGate(proxy.app, grace, deadline, proxy.usage)
 
 
 @contextmanager
 def _status_line(
-    accounts: Sequence[BudgetAccount], deadline: Deadline, shows: bool
+    accounts: Sequence[DrawnAccount], deadline: Deadline, shows: bool
 ) -> Iterator[StatusLine | None]:
     """Yield the line for a terminal, if standard error is one; give its row back at the end."""
     plain = os.environ.get("TERM", "dumb") == "dumb"

@@ -1,19 +1,20 @@
-"""Serve a ledger over HTTP: an ASGI app, and the file of its keys."""
+"""Serve a ledger over HTTP: an ASGI app, and the file of its keys.
 
+A name is loaded from its module when it is first asked for: `microbudget run` listens without them.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING
-
-from budget_cpython.serve.keys import RIGHTS, Key, KeyFile, KeyFileError
 
 if TYPE_CHECKING:
     from budget_cpython.serve.app import make_app
+    from budget_cpython.serve.keys import RIGHTS, Key, KeyFile, KeyFileError
 
 __all__ = ["RIGHTS", "Key", "KeyFile", "KeyFileError", "make_app"]
 
 
 def __getattr__(name: str) -> object:
-    """Load the app when it is first asked for: the proxy needs none of what it imports."""
-    if name != "make_app":
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from budget_cpython.serve.app import make_app
-
-    return make_app
+    home = "app" if name == "make_app" else "keys"
+    return getattr(import_module(f"{__name__}.{home}"), name)

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-
-from starlette.exceptions import HTTPException
+from typing import NoReturn
 
 _BUFFER = 65_536  # bytes; a request and an answer fit
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:]+)(?::([0-9]{1,5}))?", re.ASCII | re.IGNORECASE)
@@ -34,7 +33,7 @@ def check_local(headers: Mapping[str, str]) -> None:
     scheme, _, host = headers.get("origin", "http://localhost").partition("://")
     is_ours = scheme in ("http", "https") and _names_loopback(host)
     if not is_ours or headers.get("sec-fetch-site") == "cross-site":
-        raise HTTPException(403, "without keys, pages of other sites are not served")
+        _refuse("without keys, pages of other sites are not served")
 
 
 def check_host(headers: Mapping[str, str]) -> None:
@@ -43,8 +42,13 @@ def check_host(headers: Mapping[str, str]) -> None:
     A name of another site may lead here, if its owner says so.
     """
     if not _names_loopback(headers.get("host", "")):
-        text = "without keys, only localhost and loopback addresses are served"
-        raise HTTPException(403, text)
+        _refuse("without keys, only localhost and loopback addresses are served")
+
+
+def _refuse(text: str) -> NoReturn:
+    from starlette.exceptions import HTTPException  # not loaded only to listen
+
+    raise HTTPException(403, text)
 
 
 @lru_cache(maxsize=16)  # most requests name the same host
@@ -111,6 +115,13 @@ class ListenAddress:
         for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             listener.setsockopt(socket.SOL_SOCKET, buffer, _BUFFER)
         return listener
+
+    def url(self, listener: socket.socket, is_ssl: bool = False) -> str:
+        """Return the URL of what listens here."""
+        if self.path:
+            return str(self)
+        host, port = listener.getsockname()[:2]
+        return f"http{'s' * is_ssl}://{f'[{host}]' if ':' in host else host}:{port}"
 
     def _check_unused(self) -> None:
         """Raise `OSError` where another server listens at the path."""

@@ -69,7 +69,7 @@ def run_service(
     )
     log_requests()  # after `Config`, which sets levels
     with address.listen() as listener:
-        url = url_of(address, listener, config.is_ssl)
+        url = address.url(listener, config.is_ssl)
         if workers > 1:
             done = _run_workers(config, listener, partial(announce, url))
         else:
@@ -89,6 +89,19 @@ def running(app: Any, address: str) -> Iterator[str]:
     Raises `OSError` where it cannot listen, `RuntimeError` where it cannot serve.
     """
     place = ListenAddress.parse(address)
+    with place.listen() as listener:
+        url = place.url(listener)
+        with serving(app, listener, url):
+            yield url
+    place.remove_socket()
+
+
+@contextmanager
+def serving(app: Any, listener: socket.socket, url: str) -> Iterator[None]:
+    """Serve an app in a thread while the `with` lasts, on what listens at `url`.
+
+    Raises `RuntimeError` where it cannot serve.
+    """
     config = _config(
         app,
         http=cast("Any", StrictConnection),
@@ -98,26 +111,22 @@ def running(app: Any, address: str) -> Iterator[str]:
     up = threading.Event()
     server = _UvicornServer(config, up.set)
 
-    def serve(listener: socket.socket) -> None:
+    def serve() -> None:
         try:
             server.run([listener])
         finally:
             up.set()  # or never will be
 
-    with place.listen() as listener:
-        thread = threading.Thread(
-            target=serve, args=(listener,), name="microbudget-server", daemon=True
-        )
-        thread.start()
-        try:
-            up.wait()
-            if not server.started:
-                raise RuntimeError(f"the server could not start on {place}")
-            yield url_of(place, listener)
-        finally:
-            server.should_exit = True
-            thread.join()
-    place.remove_socket()
+    thread = threading.Thread(target=serve, name="microbudget-server", daemon=True)
+    thread.start()
+    try:
+        up.wait()
+        if not server.started:
+            raise RuntimeError(f"the server could not start on {url}")
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def collect_rarely() -> None:
@@ -143,14 +152,6 @@ def log_requests() -> None:
     access = logging.getLogger("uvicorn.access")
     access.setLevel(logging.INFO)
     access.addFilter(_hide_keys)
-
-
-def url_of(address: ListenAddress, listener: socket.socket, is_ssl: bool = False) -> str:
-    """Return the URL of what listens at an address."""
-    if address.path:
-        return str(address)
-    host, port = listener.getsockname()[:2]
-    return f"http{'s' * is_ssl}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _run_workers(

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from budget_cpython.deadline import Deadline
+from budget_cpython.proxy.usage_by_model import UsageByModel
 from budget_cpython.run.gate import ProxyGate
 from tests_micro.support import stopped_clock
 
@@ -39,6 +40,10 @@ class App:
         await send({"type": "http.response.body", "body": b""})
 
 
+def gate_before(app: Any, grace: float = 10, deadline: Deadline | None = None) -> ProxyGate:
+    return ProxyGate(app, grace, deadline or Deadline.never(), UsageByModel())
+
+
 def ask(gate: ProxyGate, path: str = "/openai/v1/models", *timeouts: str) -> httpx.Response:
     async def post() -> httpx.Response:
         transport = httpx.ASGITransport(gate)
@@ -50,7 +55,7 @@ def ask(gate: ProxyGate, path: str = "/openai/v1/models", *timeouts: str) -> htt
 
 def test_a_refusal_is_counted_with_its_reason_and_passed_on() -> None:
     body = b'{"error": {"message": "no call is left"}}'
-    gate = ProxyGate(App(402, {"x-should-retry": "false"}, body), 10)
+    gate = gate_before(App(402, {"x-should-retry": "false"}, body))
     answer = ask(gate)
     assert (answer.status_code, answer.content) == (402, body)
     assert (gate.refused, gate.reason) == (1, "no call is left")
@@ -58,7 +63,7 @@ def test_a_refusal_is_counted_with_its_reason_and_passed_on() -> None:
 
 def test_a_refusals_reason_cannot_act_on_a_terminal() -> None:
     body = b'{"error": {"message": "no price is known for \\u001b[2J\\n"}}'
-    gate = ProxyGate(App(402, {"x-should-retry": "false"}, body), 10)
+    gate = gate_before(App(402, {"x-should-retry": "false"}, body))
     ask(gate)
     assert gate.reason == "no price is known for \\x1b[2J\\n"
 
@@ -68,14 +73,14 @@ def test_a_refusals_reason_cannot_act_on_a_terminal() -> None:
     [(402, {}), (402, {"x-should-retry": "true"}), (200, {"x-should-retry": "false"})],
 )
 def test_other_answers_are_not_refusals(status: int, headers: dict[str, str]) -> None:
-    gate = ProxyGate(App(status, headers, b'{"error": {"message": "pay first"}}'), 10)
+    gate = gate_before(App(status, headers, b'{"error": {"message": "pay first"}}'))
     ask(gate)
     assert (gate.refused, gate.reason) == (0, "")
 
 
 @pytest.mark.parametrize("body", [b"", b"text", b"[]", b'{"error": "text"}', b"\xff"])
 def test_a_refusal_without_a_reason_counts_all_the_same(body: bytes) -> None:
-    gate = ProxyGate(App(402, {"x-should-retry": "false"}, body), 10)
+    gate = gate_before(App(402, {"x-should-retry": "false"}, body))
     ask(gate)
     assert (gate.refused, gate.reason) == (1, "")
 
@@ -83,10 +88,9 @@ def test_a_refusal_without_a_reason_counts_all_the_same(body: bytes) -> None:
 def test_calls_have_until_the_deadline_and_those_in_flight_the_grace_too() -> None:
     now, clock = stopped_clock()
     app = App()
-    gate = ProxyGate(app, 2.5)
-    ask(gate)
+    ask(gate_before(app, 2.5))
     assert app.timeouts == []
-    gate.deadline = Deadline.from_now(10, clock)
+    gate = gate_before(app, 2.5, Deadline.from_now(10, clock))
     ask(gate)
     assert app.timeouts == ["12500"]
     ask(gate, "/", "4000")
@@ -113,5 +117,5 @@ def test_a_client_that_ends_its_base_url_in_v1_finds_anthropics_format(
     path: str, asked: str
 ) -> None:
     app = App()
-    ask(ProxyGate(app, 10), path)
+    ask(gate_before(app), path)
     assert app.path == asked

@@ -20,8 +20,8 @@ exit codes:
   2  an unknown shell"""
 
 
-def add_completion(commands: Any, whole: argparse.ArgumentParser) -> None:
-    """Add `completion` of the `whole` command line."""
+def add_completion(commands: Any) -> None:
+    """Add `completion`."""
     parser = commands.add_parser(
         "completion",
         help="print the script that completes commands in a shell",
@@ -30,11 +30,13 @@ def add_completion(commands: Any, whole: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("shell", choices=_SHELLS, metavar="SHELL", help=", ".join(_SHELLS))
-    parser.set_defaults(run=partial(run_command, partial(_completion, whole), "ops"))
+    parser.set_defaults(run=partial(run_command, _completion, "ops"))
 
 
-def _completion(whole: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+def _completion(options: argparse.Namespace) -> int:
     import shtab
 
-    print(shtab.complete(whole, options.shell))
+    from budget_cpython.cli import make_parser
+
+    print(shtab.complete(make_parser(), options.shell))
     return 0

@@ -1,0 +1,177 @@
+"""The proxy that is loaded beside a command: what waits for it, and what ends before it."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import httpx
+import pytest
+
+from budget_cpython.deadline import Deadline
+from budget_cpython.proxy.usage_by_model import UsageByModel
+from budget_cpython.run import beside
+from budget_cpython.run.beside import ProxyBeside
+from budget_cpython.run.command import Command
+from budget_cpython.run.gate import ProxyGate
+from budget_cpython.serve.addresses import ListenAddress
+from tests.paths import ROOT
+from tests.run.support import PATIENCE, PYTHON, environment
+
+HERE = ListenAddress("127.0.0.1")
+# Runs a command with a proxy that begins to load once SECONDS are over, and prints what is loaded.
+_RUN = """
+import sys
+from budget_cpython.cli import main
+from budget_cpython.run import beside
+beside._HEAD_START_S = SECONDS
+BEFORE
+code = main(["run", "--budget", "$1 + 10 min", "--quiet", "--", *sys.argv[1:]])
+slow = ("asyncio", "httpx", "pydantic", "genai_prices", "rich", "starlette", "uvicorn")
+print(*(name for name in slow if name in sys.modules))
+sys.exit(code)
+"""
+
+
+async def answer(scope: Any, receive: Any, send: Any) -> None:
+    """Answer every request, and the server's lifespan."""
+    if scope["type"] == "lifespan":
+        for stage in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{stage}.complete"})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"hi"})
+
+
+@pytest.fixture
+def listener() -> Iterator[Any]:
+    with HERE.listen() as listener:
+        yield listener
+
+
+def gate() -> ProxyGate:
+    return ProxyGate(answer, 1, Deadline.never(), UsageByModel())
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def program(seconds: float, *command: str, before: str = "") -> "subprocess.CompletedProcess[str]":
+    text = _RUN.replace("SECONDS", str(seconds)).replace("BEFORE", before)
+    return subprocess.run(
+        [PYTHON, "-c", text, *command],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def test_a_request_waits_until_the_proxy_is_loaded(
+    listener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "_HEAD_START_S", 0)
+    loading, loaded = Event(), Event()
+
+    def make() -> ProxyGate:
+        loading.set()
+        loaded.wait()
+        return gate()
+
+    url = HERE.url(listener)
+    with (
+        ProxyBeside(make, listener, url, lambda: None) as proxy,
+        ThreadPoolExecutor() as threads,
+    ):
+        assert loading.wait(PATIENCE)
+        asked = threads.submit(httpx.get, url, timeout=PATIENCE)
+        assert proxy.gate is None
+        assert not asked.done()
+        loaded.set()
+        assert asked.result().text == "hi"
+    assert proxy.error is None
+
+
+def test_a_command_that_ends_within_its_head_start_needs_no_proxy(
+    listener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "_HEAD_START_S", 600)
+    with ProxyBeside(gate, listener, "", lambda: None) as proxy:
+        pass
+    assert (proxy.gate, proxy.error) == (None, None)
+
+
+def test_a_proxy_that_cannot_be_loaded_refuses_connections(
+    listener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "_HEAD_START_S", 0)
+    failed = Event()
+
+    def make() -> ProxyGate:
+        raise OSError("no room")
+
+    url = HERE.url(listener)
+    with ProxyBeside(make, listener, url, failed.set) as proxy:
+        assert failed.wait(PATIENCE)
+        assert str(proxy.error) == "no room"
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(url, timeout=PATIENCE)
+
+
+def test_a_command_is_ended_from_another_thread() -> None:
+    with ThreadPoolExecutor() as threads:
+        command = Command([PYTHON, "-c", "import time; time.sleep(600)"], environment(), grace=600)
+        threads.submit(command.end)
+        assert command.run().code == 128 + 15
+
+
+def test_nothing_that_takes_long_is_loaded_before_the_command_runs() -> None:
+    done = program(600, "true")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")
+
+
+def test_a_command_whose_proxy_cannot_be_loaded_is_ended() -> None:
+    broken = "sys.modules['budget_cpython.proxy.exchange'] = None"
+    done = program(0, "sleep", "600", before=broken)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "budget_cpython.proxy.exchange" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--upstream", "openai=ftp://x"), "must be like https://HOST/PATH"),
+        (("--upstream", "v1=https://api.openai.com/v1"), "an upstream's name"),
+        (("--repeats", "1"), "repeats must be a whole number >= 2"),
+    ],
+)
+def test_what_the_proxy_would_refuse_is_refused_before_the_command_runs(
+    options: tuple[str, ...], says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from budget_cpython.cli import main
+
+    assert main(["run", "--budget", "9 calls", *options, "--", "echo", "ran"]) == 2
+    said = capfd.readouterr()
+    assert says in said.err
+    assert "ran" not in said.out
+
+
+@pytest.mark.parametrize(
+    ("module", "says"),
+    [("uvicorn", "microbudget[proxy]"), ("genai_prices", "microbudget[prices]")],
+)
+def test_a_missing_package_is_named_before_the_command_runs(module: str, says: str) -> None:
+    done = program(600, "echo", "ran", before=f"sys.modules[{module!r}] = None")
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert "ran" not in done.stdout
