@@ -28,6 +28,7 @@ from benchmarks import (
     serve_hostile,
     serve_rate,
     sizes,
+    start,
     telemetry,
 )
 from benchmarks.figures import Figure, table
@@ -41,6 +42,7 @@ GROUPS = {
     "chip": chip.measure,
     "flash": flash.measure,
     "imports": imports.measure,
+    "start": start.measure,
     "adapters": adapters.measure,
     "ledger": ledger_memory.measure,
     "sqlite": ledger_sqlite.measure,

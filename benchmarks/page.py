@@ -23,7 +23,8 @@ _INTRODUCTION = """\
 Targets are upper bounds; below its table a section says why one is missed or was retired. Times
 depend on the machine, so compare the ratios: both sides of each were measured in one run. The
 sections {repeatable} do not depend on the machine's speed: `make test` measures them
-again, and fails where one is off by more than {percent} %.
+again, and fails where one is off by more than {percent} %. It also fails where a figure of
+[code](#code), or the first one of [start](#start), is above its target.
 """
 
 
@@ -45,6 +46,24 @@ def read(page: Path) -> dict[str, dict[str, float]]:
         name: {found[1]: float(found[2].replace(",", "")) for found in row.finditer(text)}
         for name, text in _sections(page).items()
     }
+
+
+def bounds(page: Path) -> dict[str, dict[str, float]]:
+    """Return each section's targets by the figure's name, where it has one."""
+    row = re.compile(r"^\| (.+?) \| [^|]+ \| ≤ ([\d,.]+)\b", re.MULTILINE)
+    return {
+        name: {found[1]: float(found[2].replace(",", "")) for found in row.finditer(text)}
+        for name, text in _sections(page).items()
+    }
+
+
+def beyond(most: Mapping[str, float], figures: Sequence[Figure]) -> list[str]:
+    """Return the figures above their bounds, and those whose bound the page has otherwise."""
+    return [
+        f"{one.name}: {show(one.value, one.unit)}, where {most.get(one.name)} is the most"
+        for one in figures
+        if most.get(one.name) != one.target or one.missed
+    ]
 
 
 def outdated(written: Mapping[str, float], figures: Sequence[Figure]) -> list[str]:

@@ -5,7 +5,17 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import answer_caps, code, deadlines, executor, heap, imports, overhead, page
+from benchmarks import (
+    answer_caps,
+    code,
+    deadlines,
+    executor,
+    heap,
+    imports,
+    overhead,
+    page,
+    start,
+)
 from benchmarks.figures import Figure, ratio, table
 
 MET = Figure("met", 3, "B", 3)
@@ -54,9 +64,42 @@ def test_the_page_has_the_heap_as_it_is(sizes: dict[str, Figure]) -> None:
     assert page.outdated(written, list(sizes.values())) == [], "run: make bench ARGS=heap"
 
 
-def test_the_page_has_the_code_as_it_is() -> None:
+@pytest.fixture(scope="module")
+def measured_code() -> list[Figure]:
+    return code.measure()
+
+
+def test_the_page_has_the_code_as_it_is(measured_code: list[Figure]) -> None:
     written = page.read(page.PAGE)["code"]
-    assert page.outdated(written, code.measure()) == [], "run: make bench ARGS=code"
+    assert page.outdated(written, measured_code) == [], "run: make bench ARGS=code"
+
+
+def test_the_way_of_a_call_and_both_packages_stay_within_their_bounds(
+    measured_code: list[Figure],
+) -> None:
+    most = page.bounds(page.PAGE)["code"]
+    assert {
+        "lines of code: both",
+        "functions entered: an openai call on SQLite",
+        "files entered: an openai call on SQLite",
+    } <= most.keys()
+    assert page.beyond(most, measured_code) == []
+
+
+def test_a_run_of_a_short_command_takes_little_more_than_python() -> None:
+    most = page.bounds(page.PAGE)["start"]
+    figures = [figure for figure in start.measure(quick=True) if figure.name == start.RUN]
+    assert page.beyond(most, figures) == []
+
+
+def test_a_figure_is_beyond_its_bound_or_has_another_one(tmp_path: Path) -> None:
+    file = tmp_path / "figures.md"
+    page.write({"one": [MET, Figure("free", 12_345), MISSED]}, ("one",), file)
+    most = page.bounds(file)["one"]
+    assert most == {"met": 3, "missed": 0.6}
+    assert page.beyond(most, [MET, Figure("free", 99_999)]) == []
+    assert page.beyond(most, [MISSED]) == ["missed: 0.70, where 0.6 is the most"]
+    assert page.beyond({"met": 4}, [MET]) == ["met: 3, where 4 is the most"]
 
 
 def test_the_page_on_money_has_what_the_limits_of_answers_come_to() -> None:
