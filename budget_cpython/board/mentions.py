@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 from budget_core import _names
 from budget_cpython.board.build import CORE
@@ -58,6 +59,7 @@ def words_of(tree: ast.Module) -> set[str]:
     return found
 
 
+@cache
 def _homes() -> dict[str, str]:
     """Return the module of each public name."""
     lines = _names.PUBLIC.splitlines()

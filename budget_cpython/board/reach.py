@@ -9,6 +9,7 @@ import ast
 import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from budget_cpython.board.build import CORE, ROOMS, for_a_board, modules_of
@@ -87,9 +88,8 @@ def _reached(waiting: list[tuple[Path, str]], words: set[str]) -> dict[str, Path
         if path is None or path in found:
             continue
         found[path] = source
-        tree = _parse(CORE / path)
-        at_the_top = set(core_imports(ast.Module(imports_at_the_top(tree), [])))
-        for inner in core_imports(tree):
+        at_the_top, anywhere = _imports((CORE / path).read_text("utf-8"))
+        for inner in anywhere:
             wanted = _words_for(inner, path)
             if not wanted or inner in at_the_top or not words.isdisjoint({*wanted, ANY}):
                 waiting.append((CORE / path, inner))
@@ -138,7 +138,7 @@ def loaded_at_start(board: Path) -> list[str]:
         if path in reached and path not in found:
             found.add(path)
             if path.startswith("board/"):
-                waiting += core_imports(_parse(CORE / path))
+                waiting += _imports((CORE / path).read_text("utf-8"))[1]
     return sorted(map(_full_name, found))
 
 
@@ -173,5 +173,12 @@ def _full_name(path: str) -> str:
     return f"{CORE.name}.{path.removesuffix('.py').replace('/', '.')}"
 
 
-def _parse(source: Path) -> ast.Module:
-    return ast.parse(for_a_board(source.read_text("utf-8")))
+@cache
+def _imports(source: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the modules of the core that one of them imports at its top, and anywhere.
+
+    A deploy asks for its board's reach several times, and each visits a third of the core.
+    """
+    tree = ast.parse(for_a_board(source))
+    at_the_top = core_imports(ast.Module(imports_at_the_top(tree), []))
+    return frozenset(at_the_top), tuple(core_imports(tree))
