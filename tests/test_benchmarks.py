@@ -99,7 +99,7 @@ def test_a_figure_is_beyond_its_bound_or_has_another_one(tmp_path: Path) -> None
     assert most == {"met": 3, "missed": 0.6}
     assert page.beyond(most, [MET, Figure("free", 99_999)]) == []
     assert page.beyond(most, [MISSED]) == ["missed: 0.70, where 0.6 is the most"]
-    assert page.beyond({"met": 4}, [MET]) == ["met: 3, where 4 is the most"]
+    assert page.beyond({"met": 4}, [MET]) == ["met: 3 B, where 4 is the most"]
 
 
 def test_the_page_on_money_has_what_the_limits_of_answers_come_to() -> None:
