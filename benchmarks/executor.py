@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from benchmarks.deadlines import best
 from benchmarks.figures import Figure, ratio
 from benchmarks.mpy import ROOT
-from budget_cpython import BoundedToolExecutor, ToolOutcome, TurnBudget, TurnRuntimeState
+from budget_cpython import BoundedToolExecutor, TurnBudget, TurnRuntimeState
+from budget_cpython.executor import ToolOutcome
 
 _ROUND_TRIP = (
     "The round trip's ratio had a target of 1.20, which is retired: a call of the executor also "

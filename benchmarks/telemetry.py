@@ -21,10 +21,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from benchmarks.figures import Figure
 from benchmarks.overhead import NoOp
 from budget_core.ledger.limit import Limit
-from budget_cpython import BudgetWrapper, Ledger, disable_telemetry, enable_telemetry
+from budget_cpython import BudgetWrapper, Ledger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.telemetry.observing import observe, unobserve
 from budget_cpython.telemetry.prometheus import PrometheusObserver
+from budget_cpython.telemetry.switch import disable_telemetry, enable_telemetry
 
 Kind = Callable[[], AbstractContextManager[None]]
 

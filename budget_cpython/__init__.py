@@ -10,57 +10,65 @@ from its module when it is first asked for.
 
 import budget_core
 
-_OWN = {
-    "AsyncLedgerProtocol": "ledger.opening",
-    "BoundedToolExecutor": "executor",
-    "Budget": "agent.run_config",
-    "BudgetBlock": "adapters.block",
-    "CitationAccumulator": "turn",
-    "DailyAllowance": "trackers",
-    "DailyBudgetConfig": "config",
-    "DailyBudgetTracker": "trackers",
-    "Deadline": "deadline",
-    "DeadlineToken": "deadline",
-    "Envelope": "agent.envelope",
-    "ExoclawBudget": "agent.exoclaw",
-    "Event": "agent.parallel",
-    "FileBudgetStore": "files.store",
-    "HttpLedger": "ledger.http",
-    "LeasedLedger": "ledger.lease",
-    "Ledger": "ledger",
-    "LedgerCorruptError": "ledger.errors",
-    "LedgerProtocol": "ledger.opening",
-    "ListedPrices": "prices.listed_prices",
-    "NoSlotError": "executor",
-    "Operative": "agent.operative",
-    "RunHandle": "agent.run_handle",
-    "SqliteLedger": "ledger.sqlite",
-    "Tool": "agent.checked_tool",
-    "ToolOptions": "executor",
-    "ToolOutcome": "executor",
-    "ToolTimeoutError": "executor",
-    "ToolTraceEntry": "turn",
-    "TurnBudget": "turn",
-    "TurnBudgetConfig": "config",
-    "TurnBudgetTracker": "trackers",
-    "TurnRuntimeState": "turn",
-    "WALL": "wall_clock",
-    "WindDown": "agent.run_config",
+# Each name with its module, "" for the core's own; the most used in docs/ first.
+_HOMES = {
     "budget": "adapters.block",
-    "budgeted": "adapters.budgeted",
-    "disable_telemetry": "telemetry.switch",
-    "enable_telemetry": "telemetry.switch",
-    "instrument": "adapters.http.instrumented",
-    "open_async_ledger": "ledger.opening",
-    "open_ledger": "ledger.opening",
-    "parse_budget": "ledger.limit_parser",
-    "parse_limits": "ledger.limit_parser",
     "tool": "agent.tool",
-    "tool_options": "executor",
+    "budgeted": "adapters.budgeted",
+    "Operative": "agent.operative",
+    "dollars": "",
+    "Budget": "agent.run_config",
+    "Tool": "agent.checked_tool",
+    "Limit": "",
+    "ChatClient": "",
+    "Ledger": "ledger",
+    "instrument": "adapters.http.instrumented",
+    "Deadline": "deadline",
+    "BudgetWrapper": "",
+    "BudgetExceededError": "",
+    "Price": "",
+    "FileBudgetStore": "files.store",
+    "WALL": "wall_clock",
+    "DailyBudgetTracker": "trackers",
+    "DeadlineExceeded": "",
+    "Envelope": "agent.envelope",
+    "ListedPrices": "prices.listed_prices",
+    "TurnBudget": "turn",
+    "ExoclawBudget": "agent.exoclaw",
+    "parse_limits": "ledger.limit_parser",
+    "ChatResponse": "",
+    "TurnRuntimeState": "turn",
+    "ToolOutput": "",
+    "TurnBudgetPolicy": "",
+    "HttpLedger": "ledger.http",
+    "BoundedToolExecutor": "executor",
+    "TurnBudgetTracker": "trackers",
+    "open_ledger": "ledger.opening",
+    "LedgerUnavailableError": "",
+    "DailyAllowance": "trackers",
+    "DeadlineToken": "deadline",
+    "SqliteLedger": "ledger.sqlite",
+    "TurnBudgetConfig": "config",
+    "Middleware": "",
+    "StopReason": "",
+    "StopRequested": "",
+    "LeasedLedger": "ledger.lease",
+    "DailyBudgetConfig": "config",
+    "InMemoryBudgetStore": "",
+    "ToolCall": "",
     "tool_timeout": "executor",
+    "ProviderError": "",
+    "BudgetError": "",
+    "Enforcement": "",
+    "WindDown": "agent.run_config",
+    "open_async_ledger": "ledger.opening",
+    "Allowance": "",
+    "OperativeResult": "",
+    "CitationAccumulator": "turn",
+    "ToolTraceEntry": "turn",
     "uninstrument": "adapters.http.instrumented",
-    "with_timeout": "executor",
 }
+__all__ = list(_HOMES)
 
 # What makes, passes on or takes answers, which are dataclasses from then on.
 _ANSWERING = (
@@ -74,29 +82,19 @@ _ANSWERING = (
 
 
 def __getattr__(name: str) -> object:
-    if name == "__all__":
-        return _all()
     if name == "__version__":
         from budget_cpython.version import version
 
         return version()
-    home = budget_core
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _ANSWERING:
         __import__(__name__ + ".provider")
-    if name in _OWN:
-        home = __import__(f"{__name__}.{_OWN[name]}", fromlist=(name,))
-    elif name not in _all():
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = _HOMES[name]
+    home = __import__(f"{__name__}.{module}", fromlist=(name,)) if module else budget_core
     globals()[name] = value = getattr(home, name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_all()})
-
-
-def _all() -> list[str]:
-    from budget_core._names import PUBLIC
-
-    lines = PUBLIC.split("\n")
-    return sorted({*_OWN, *(name for line in lines for name in line.split(" ")[1:])})
+    return sorted({*globals(), *_HOMES})

@@ -40,8 +40,8 @@ def cpython_stub() -> str:
         for name in homes
         if is_dataclass(getattr(ours, name)) and getattr(ours, name).__base__ is getattr(core, name)
     ]
-    own = {name: home for name, home in ours._OWN.items() if name not in made}
-    shared = {name: home for name, home in homes.items() if name not in own}
+    own = {name: home for name, home in ours._HOMES.items() if home and name not in made}
+    shared = {name: homes[name] for name in ours._HOMES if name not in own}
     listed = imports("budget_core", shared) + imports("budget_cpython", own)
     return f"{DOC}{listed}\n__all__: list[str]\n__version__: str\n"
 

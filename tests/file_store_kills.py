@@ -22,6 +22,7 @@ from typing import Any
 
 import budget_core.file_store
 import budget_cpython
+from budget_core.errors import StoreError
 from budget_core.file_store import SLOTS
 
 STORES: dict[str, Callable[[str], Any]] = {
@@ -127,7 +128,7 @@ def run(store: str, kills: int, seed: int) -> int:
                 work.kill_one()
                 if work.kills % max(1, kills // 10) == 0:
                     print(f"{store}: {work.kills} kills, {work.saves} saves", flush=True)
-        except (BrokenPromiseError, budget_cpython.StoreError) as error:
+        except (BrokenPromiseError, StoreError) as error:
             print(f"{store}: FAILED at kill {work.kills} with --seed {seed}: {error}")
             return 1
     print(

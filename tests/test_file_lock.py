@@ -16,12 +16,8 @@ from typing import Any
 
 import pytest
 
-from budget_cpython import (
-    DailyBudgetTracker,
-    FileBudgetStore,
-    StateCorruptError,
-    StoreError,
-)
+from budget_core.errors import StateCorruptError, StoreError
+from budget_cpython import DailyBudgetTracker, FileBudgetStore
 from budget_cpython.files import lock as file_lock
 from tests.forked import in_child
 from tests.racing import in_threads, restless

@@ -16,13 +16,8 @@ from typing import Any
 import pytest
 
 from budget_core.checksum import encode
-from budget_cpython import (
-    DailyBudgetConfig,
-    DailyBudgetTracker,
-    FileBudgetStore,
-    StateCorruptError,
-    StoreError,
-)
+from budget_core.errors import StateCorruptError, StoreError
+from budget_cpython import DailyBudgetConfig, DailyBudgetTracker, FileBudgetStore
 from budget_cpython.files import plain_file
 from budget_cpython.files import store as file_store
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from budget_core.errors import StoreError
 from budget_core.ledger.errors import LedgerError, UnknownAccountError
 from budget_core.ledger.outbox import Outbox, finish
 from budget_cpython import (
@@ -25,7 +26,6 @@ from budget_cpython import (
     HttpLedger,
     Limit,
     Operative,
-    StoreError,
     TurnBudgetConfig,
     TurnBudgetTracker,
 )

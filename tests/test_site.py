@@ -37,7 +37,7 @@ def test_each_public_name_is_in_the_reference_once() -> None:
         for directive, name in DIRECTIVE.findall(page.read_text()):
             if directive == "currentmodule":
                 module = name
-            elif module == "budget_cpython":
+            elif module == "budget_cpython" and "." not in name:
                 listed[name] += 1
     assert listed == Counter(budget_cpython.__all__)
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from budget_core.daily_allowance import DailyLimitError
 from budget_core.enforcement import report_limit
 from budget_cpython import (
     BudgetWrapper,
     DailyAllowance,
     DailyBudgetConfig,
     DailyBudgetTracker,
-    DailyLimitError,
     FileBudgetStore,
     InMemoryBudgetStore,
     TurnBudgetConfig,

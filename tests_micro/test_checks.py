@@ -1,12 +1,9 @@
 """What is passed to a constructor by mistake is refused by name, in words that help."""
 
 from budget_core import (
-    AllOf,
-    AnyOf,
     Budget,
     BudgetWrapper,
     ChatClient,
-    CompositePolicy,
     DailyBudgetConfig,
     DailyBudgetTracker,
     Envelope,
@@ -14,12 +11,13 @@ from budget_core import (
     FileBudgetStore,
     HttpLedger,
     Ledger,
-    MaxTokens,
     Operative,
     TurnBudgetConfig,
     TurnBudgetPolicy,
     TurnBudgetTracker,
 )
+from budget_core.agent.stop_condition import AllOf, AnyOf, MaxTokens
+from budget_core.composite_policy import CompositePolicy
 from tests_micro.script import Script
 from tests_micro.support import raises
 

@@ -5,9 +5,9 @@ from budget_core import (
     DailyAllowance,
     DailyBudgetConfig,
     DailyBudgetTracker,
-    DailyLimitError,
     InMemoryBudgetStore,
 )
+from budget_core.daily_allowance import DailyLimitError
 from budget_core.errors import StateCorruptError, StoreError
 from tests_micro.support import NO_LIMITS, FakeClock, RecordingLock, raises
 

@@ -1,6 +1,7 @@
 """What a day has used, which models count, and when the next day begins."""
 
-from budget_core import BudgetTracker, DailyBudgetConfig, DailyBudgetTracker
+from budget_core import DailyBudgetConfig, DailyBudgetTracker
+from budget_core.tracker import BudgetTracker
 from tests_micro.support import FakeClock
 
 TYPE_CHECKING = False

@@ -3,14 +3,8 @@
 import asyncio
 import json
 
-from budget_core import (
-    BudgetWrapper,
-    DailyBudgetConfig,
-    DailyBudgetTracker,
-    InMemoryBudgetStore,
-    StateCorruptError,
-    StoreError,
-)
+from budget_core import BudgetWrapper, DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore
+from budget_core.errors import StateCorruptError, StoreError
 from tests_micro.script import Script
 from tests_micro.support import FakeClock
 

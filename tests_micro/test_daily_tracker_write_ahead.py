@@ -1,7 +1,7 @@
 """A count stored ahead of itself: fewer writes, and never too little after a crash."""
 
-from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore, WallClock
-from budget_core.wall_clock import BUILT
+from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore
+from budget_core.wall_clock import BUILT, WallClock
 from tests_micro.support import FakeClock, RecordingLock, raises
 
 TYPE_CHECKING = False

@@ -1,6 +1,7 @@
 """Deadlines: when they pass, how they combine and compare, and how they cross to other machines."""
 
-from budget_core import BudgetError, Deadline, DeadlineExceeded, MonotonicClock
+from budget_core import BudgetError, Deadline, DeadlineExceeded
+from budget_core.monotonic import MonotonicClock
 from tests_micro.support import FakeClock, raises, stopped_clock
 
 TYPE_CHECKING = False

@@ -2,15 +2,9 @@
 
 import os
 
-from budget_core import (
-    BudgetError,
-    DailyBudgetConfig,
-    DailyBudgetTracker,
-    FileBudgetStore,
-    StateCorruptError,
-    StoreError,
-)
+from budget_core import BudgetError, DailyBudgetConfig, DailyBudgetTracker, FileBudgetStore
 from budget_core.checksum import decode, encode, framed
+from budget_core.errors import StateCorruptError, StoreError
 from budget_core.file_store import SLOT_BYTES
 from tests_micro.support import FakeClock, raises, remove, temp_folder
 

@@ -5,13 +5,8 @@ CPython has neither: no test is defined there.
 
 import os
 
-from budget_core import (
-    DailyBudgetConfig,
-    DailyBudgetTracker,
-    FileBudgetStore,
-    StateCorruptError,
-    StoreError,
-)
+from budget_core import DailyBudgetConfig, DailyBudgetTracker, FileBudgetStore
+from budget_core.errors import StateCorruptError, StoreError
 from tests_micro.flash import KINDS, LOST, ROOT, Flash, cuts
 from tests_micro.support import FakeClock, raises
 

@@ -2,7 +2,8 @@
 
 import sys
 
-from budget_core import TurnBudgetConfig, TurnBudgetTracker, thread_lock
+from budget_core import TurnBudgetConfig, TurnBudgetTracker
+from budget_core.threads import thread_lock
 from tests_micro.support import module_or_skip
 
 TYPE_CHECKING = False

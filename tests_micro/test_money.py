@@ -1,17 +1,17 @@
 """Dollars at the edge, whole nano-USD inside: exact on both sides, without arithmetic on floats."""
 
 from budget_core import (
-    Balance,
     Budget,
     BudgetExceededError,
     Envelope,
     Ledger,
     Limit,
-    MaxCost,
     Price,
     StopReason,
     WindDown,
 )
+from budget_core.agent.stop_condition import MaxCost
+from budget_core.ledger.records import Balance
 from budget_core.money import dollars, in_nano
 from budget_core.notices import fill
 from tests_micro.script import SHOUT, play, says

@@ -2,9 +2,9 @@
 
 import time
 
-from budget_core import Deadline, MonotonicClock
+from budget_core import Deadline
 from budget_core.durations import in_ms
-from budget_core.monotonic import MONOTONIC, clock_of
+from budget_core.monotonic import MONOTONIC, MonotonicClock, clock_of
 from tests_micro.support import raises, stopped_clock
 
 TYPE_CHECKING = False

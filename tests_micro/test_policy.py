@@ -1,12 +1,7 @@
 """When a policy resets its turn and stops the loop, alone and among others."""
 
-from budget_core import (
-    CompositePolicy,
-    DailyBudgetTracker,
-    TurnBudgetConfig,
-    TurnBudgetPolicy,
-    TurnBudgetTracker,
-)
+from budget_core import DailyBudgetTracker, TurnBudgetConfig, TurnBudgetPolicy, TurnBudgetTracker
+from budget_core.composite_policy import CompositePolicy
 from tests_micro.support import raises
 
 TYPE_CHECKING = False

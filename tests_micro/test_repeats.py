@@ -5,11 +5,11 @@ from budget_core import (
     ChatResponse,
     Ledger,
     Limit,
-    RepeatedCallError,
     TurnBudgetConfig,
     TurnBudgetTracker,
 )
 from budget_core.digests import digest_of
+from budget_core.repeats import RepeatedCallError
 from tests_micro.script import Script
 from tests_micro.support import raises, raises_async
 

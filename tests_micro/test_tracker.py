@@ -1,6 +1,7 @@
 """What a turn has used, and when it warns, strips tools and stops."""
 
-from budget_core import BudgetTracker, TurnBudgetConfig, TurnBudgetTracker
+from budget_core import TurnBudgetConfig, TurnBudgetTracker
+from budget_core.tracker import BudgetTracker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """The envelope of one turn: its time, its counts, and what they tell."""
 
-from budget_core import Deadline, MonotonicClock, TurnBudget
+from budget_core import Deadline, TurnBudget
+from budget_core.monotonic import MonotonicClock
 from budget_core.turn_budget import TurnBudget as Core
 from tests_micro.support import NO_COUNTS, NO_LIMITS, RecordingLock, raises, stopped_clock
 

@@ -2,7 +2,7 @@
 
 import json
 
-from budget_core import estimate_tokens
+from budget_core.usage_estimate import estimate_tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """How a streamed answer is counted, and the usage of its call."""
 
-from budget_core import BudgetError, ChatResponse, estimate_tokens
+from budget_core import BudgetError, ChatResponse
+from budget_core.usage_estimate import estimate_tokens
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer, as_streamed
 from tests_micro.support import raises, raises_async
 

@@ -4,8 +4,8 @@ After each step somebody uses all that is left of the day. `granted` counts how 
 whole day's budget to use; `days` how many real days there were to use one in.
 """
 
-from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore, WallClock
-from budget_core.wall_clock import BUILT, DAY
+from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore
+from budget_core.wall_clock import BUILT, DAY, WallClock
 from tests_micro.support import SLOW, FakeClock, stopped_clock
 
 TYPE_CHECKING = False

@@ -2,13 +2,8 @@
 
 import asyncio
 
-from budget_core import (
-    BudgetWrapper,
-    ChatResponse,
-    TurnBudgetConfig,
-    TurnBudgetTracker,
-    estimate_tokens,
-)
+from budget_core import BudgetWrapper, ChatResponse, TurnBudgetConfig, TurnBudgetTracker
+from budget_core.usage_estimate import estimate_tokens
 from tests_micro.script import Script, streams
 from tests_micro.support import raises, raises_async, unclear
 

@@ -9,8 +9,8 @@ from budget_core import (
     ProviderError,
     TurnBudgetConfig,
     TurnBudgetTracker,
-    estimate_tokens,
 )
+from budget_core.usage_estimate import estimate_tokens
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 from tests_micro.script import Script, streams
 from tests_micro.support import FakeClock, raises_async

@@ -28,6 +28,7 @@ from folder import Folder
 from report import Narrator, Report
 
 from budget_core import FileBudgetStore  # the chips', whose files both runtimes read
+from budget_core.chat.tls import tls_context
 
 USAGE = """\
 usage: main.py [--no-warnings] [--color] [--facts=FILE] [FOLDER [QUESTION]]
@@ -65,7 +66,7 @@ def make_client() -> "budget.ChatClient":
         raise ValueError("OPENAI_MODEL is not set; it names the model to ask")
     tls = None
     if base_url.startswith("https"):
-        tls = budget.tls_context(first_file(settings.CA_FILES))
+        tls = tls_context(first_file(settings.CA_FILES))
     try:
         return budget.ChatClient(
             base_url,

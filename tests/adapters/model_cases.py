@@ -11,13 +11,8 @@ from typing import Any
 
 import pytest
 
-from budget_cpython import (
-    BudgetExceededError,
-    DeadlineExceeded,
-    RepeatedCallError,
-    budget,
-    budgeted,
-)
+from budget_core.repeats import RepeatedCallError
+from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.provider_errors import UnbilledError
 from scripted_model import ScriptedEndpoint

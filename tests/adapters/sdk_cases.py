@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from budget_core.repeats import RepeatedCallError
 from budget_cpython import (
     BudgetError,
     BudgetExceededError,
     Deadline,
     DeadlineExceeded,
     Price,
-    RepeatedCallError,
     budget,
     budgeted,
     instrument,

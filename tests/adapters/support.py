@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from budget_core import ChatResponse
-from budget_cpython import BudgetBlock, Deadline
+from budget_cpython import Deadline
 from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.block import BudgetBlock
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.request import Admitted, LlmRequest
 from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall

@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from budget_cpython import (
-    BudgetExceededError,
-    DeadlineExceeded,
-    RepeatedCallError,
-    budget,
-    budgeted,
-    open_ledger,
-)
+from budget_core.repeats import RepeatedCallError
+from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted, open_ledger
 from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall, ScriptedUsage
 from tests.adapters.model_cases import LIMIT, ModelCases, World
 from tests.adapters.support import run_example

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from budget_cpython import Ledger, RepeatedCallError, budget, budgeted
+from budget_core.repeats import RepeatedCallError
+from budget_cpython import Ledger, budget, budgeted
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall, apart
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of

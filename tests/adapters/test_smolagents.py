@@ -17,14 +17,8 @@ from smolagents import AgentLogger, CodeAgent, OpenAIServerModel, Tool, ToolCall
 from smolagents.utils import AgentGenerationError
 
 from budget_core.ledger.waiting import room_of
-from budget_cpython import (
-    BudgetExceededError,
-    DeadlineExceeded,
-    RepeatedCallError,
-    budget,
-    budgeted,
-    open_ledger,
-)
+from budget_core.repeats import RepeatedCallError
+from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted, open_ledger
 from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall, ScriptedUsage
 from tests.adapters.support import run_example
 

@@ -19,8 +19,8 @@ from budget_cpython import (
     StopRequested,
     Tool,
     ToolOutput,
-    tool_options,
 )
+from budget_cpython.executor import tool_options
 from tests.executor.support import PATIENCE_S, eventually, hung
 from tests_micro.script import Script
 from tests_micro.support import stopped_clock

@@ -9,16 +9,8 @@ import pytest
 
 from budget_core.agent.budget import Budget as CoreBudget
 from budget_core.agent.envelope import Envelope as CoreEnvelope
-from budget_cpython import (
-    Budget,
-    ChatClient,
-    Deadline,
-    Envelope,
-    Event,
-    Operative,
-    StopReason,
-    Tool,
-)
+from budget_cpython import Budget, ChatClient, Deadline, Envelope, Operative, StopReason, Tool
+from budget_cpython.agent.parallel import Event
 from scripted_model import ScriptedEndpoint
 from tests_micro.script import Script
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.window_words import rolling
-from budget_cpython import parse_budget
-from budget_cpython.ledger.limit_parser import parse_limits
+from budget_cpython.ledger.limit_parser import parse_budget, parse_limits
 from budget_cpython.ledger.limit_words import COUNTED, limits_in_words
 
 

@@ -12,14 +12,9 @@ from typing import Any
 import openai
 import pytest
 
-from budget_cpython import (
-    BudgetWrapper,
-    ChatClient,
-    ContextWindowExceededError,
-    ProviderError,
-    TurnBudgetTracker,
-    estimate_tokens,
-)
+from budget_core.chat.refusal import ContextWindowExceededError
+from budget_core.usage_estimate import estimate_tokens
+from budget_cpython import BudgetWrapper, ChatClient, ProviderError, TurnBudgetTracker
 from scripted_model import ScriptedEndpoint
 
 from .support import HELLO, PATIENCE, TOOLS, connect, plus, send, start, stream_lines

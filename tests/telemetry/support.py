@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from budget_cpython import disable_telemetry, enable_telemetry
+from budget_cpython.telemetry.switch import disable_telemetry, enable_telemetry
 
 Point = tuple[dict[str, Any], Any]
 

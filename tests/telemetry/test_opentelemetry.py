@@ -30,8 +30,6 @@ from budget_cpython import (
     SqliteLedger,
     TurnBudgetConfig,
     TurnBudgetTracker,
-    disable_telemetry,
-    enable_telemetry,
 )
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
@@ -40,6 +38,7 @@ from budget_cpython.adapters.tools import BudgetedToolCall
 from budget_cpython.process_state import OBSERVERS
 from budget_cpython.telemetry import conventions
 from budget_cpython.telemetry.observing import tell_late
+from budget_cpython.telemetry.switch import disable_telemetry, enable_telemetry
 from tests.paths import ROOT
 from tests.telemetry.support import Exported, exporting
 from tests_micro.script import QUESTION, USAGE, Script

@@ -11,7 +11,6 @@ from budget_core import (
     ExoclawBudget,
     Middleware,
     Price,
-    StopCondition,
     StopReason,
     StopRequested,
     ToolCall,
@@ -19,6 +18,7 @@ from budget_core import (
     TurnBudgetTracker,
     WindDown,
 )
+from budget_core.agent.stop_condition import StopCondition
 from tests_micro.script import Script, says, streams
 from tests_micro.support import raises, raises_async, stopped_clock
 

@@ -1,22 +1,18 @@
 """When a run is to end, and why."""
 
-from budget_core import (
+from budget_core import Budget, BudgetError, Envelope, StopReason, StopRequested
+from budget_core.agent.no_progress import NoProgress, turn_print
+from budget_core.agent.stop import in_words
+from budget_core.agent.stop_condition import (
     AllOf,
     AnyOf,
-    Budget,
-    BudgetError,
-    Envelope,
     MaxCost,
     MaxIterations,
     MaxTokens,
     MaxToolCalls,
     StopCondition,
-    StopReason,
-    StopRequested,
     Timeout,
 )
-from budget_core.agent.no_progress import NoProgress, turn_print
-from budget_core.agent.stop import in_words
 from tests_micro.support import NO_COUNTS, raises, stopped_clock
 
 TYPE_CHECKING = False

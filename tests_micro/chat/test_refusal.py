@@ -4,14 +4,9 @@ import json
 import sys
 
 import budget_core.chat.tls
-from budget_core import (
-    Budget,
-    ChatClient,
-    ContextWindowExceededError,
-    Operative,
-    ProviderError,
-    tls_context,
-)
+from budget_core import Budget, ChatClient, Operative, ProviderError
+from budget_core.chat.refusal import ContextWindowExceededError
+from budget_core.chat.tls import tls_context
 from tests_micro.support import raises, raises_async
 from tests_micro.wire import KEY, URL, Client, Wire, answer
 

@@ -13,7 +13,8 @@ from exoclaw_loop_detection import (  # type: ignore[import-untyped]
     LoopDetectionPolicy,
 )
 
-from budget_core import BudgetWrapper, CompositePolicy, TurnBudgetPolicy, TurnBudgetTracker
+from budget_core import BudgetWrapper, TurnBudgetPolicy, TurnBudgetTracker
+from budget_core.composite_policy import CompositePolicy
 
 from .scenarios.agents import agent, turn_config
 from .scenarios.parts import LOOK, QUESTION, ScriptedProvider

@@ -2,12 +2,8 @@
 
 import os
 
-from budget_core import (
-    Budget,
-    ChatClient,
-    ContextWindowExceededError,
-    ExoclawBudget,
-)
+from budget_core import Budget, ChatClient, ExoclawBudget
+from budget_core.chat.refusal import ContextWindowExceededError
 
 from .agents import Budgets, agent, stream
 from .parts import Memory, Tool, said

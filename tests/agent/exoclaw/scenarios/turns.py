@@ -8,12 +8,12 @@ from exoclaw.providers import ContextWindowExceededError
 
 from budget_core import (
     BudgetWrapper,
-    CompositePolicy,
     DailyBudgetTracker,
     Enforcement,
     FileBudgetStore,
     TurnBudgetPolicy,
 )
+from budget_core.composite_policy import CompositePolicy
 
 from .agents import Budgets, agent, daily_config, noon, stream
 from .parts import (
