@@ -8,7 +8,7 @@ from budget_cpython.adapters.account import Options
 from budget_cpython.adapters.current import enter
 from budget_cpython.adapters.opened_accounts import Caller, open_accounts, watch_clients
 from budget_cpython.entered import WithEntry, last_entry, leave
-from budget_cpython.ledger.limit_parser import parse_budget
+from budget_cpython.ledger.limit_parser import ParsedBudget
 
 _BLOCK = Caller("block")
 
@@ -22,15 +22,16 @@ class BudgetBlock:
 
     def __init__(
         self,
-        limits: str,
+        budget: ParsedBudget,
+        /,
         *,
         ledger: Any = None,
         account: str | None = None,
         caller: Caller = _BLOCK,
         **options: Unpack[Options],
     ) -> None:
-        found, self.seconds = parse_budget(limits)
-        self.accounts = open_accounts(found, ledger, account, caller, **options)
+        self.seconds = budget.seconds
+        self.accounts = open_accounts(budget, ledger, account, caller, **options)
         self.account = self.accounts[-1]
         self._entries: list[WithEntry] = []  # of generators that run now
 
@@ -170,4 +171,4 @@ def budget(
     Raises `ValueError` for malformed limits and options, `ImportError` where money is limited and
     no prices are known, and `LedgerUnavailableError`.
     """
-    return BudgetBlock(limits, ledger=ledger, account=account, **options)
+    return BudgetBlock(ParsedBudget.read(limits), ledger=ledger, account=account, **options)

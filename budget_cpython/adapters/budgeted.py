@@ -16,7 +16,7 @@ from typing import Any, TypeVar, Unpack, overload
 from budget_cpython.adapters.account import Options
 from budget_cpython.adapters.block import BudgetBlock
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
-from budget_cpython.ledger.limit_parser import parse_budget
+from budget_cpython.ledger.limit_parser import ParsedBudget
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -105,8 +105,8 @@ def _adapter_of(what: Any) -> tuple[Any, Caller]:
 
 
 def _decorator(limits: str, ledger: Any, account: str | None, options: Any) -> Callable[[F], F]:
-    found, _ = parse_budget(limits)  # refuses what is malformed now
-    is_kept = ledger is not None or (found and all(limit.window != "run" for limit in found))
+    budget = ParsedBudget.read(limits)  # refuses what is malformed now
+    is_kept = ledger is not None or (budget.limits and not budget.unwindowed)
 
     def decorate(function: F) -> F:
         if not callable(function) or isinstance(function, staticmethod):
@@ -117,10 +117,10 @@ def _decorator(limits: str, ledger: Any, account: str | None, options: Any) -> C
         if isgeneratorfunction(function) or isasyncgenfunction(function):
             raise _generator_error(function)
         named = {"ledger": ledger, "account": account, "caller": Caller(f"@{_name_of(function)}")}
-        shared = BudgetBlock(limits, **named, **options)
+        shared = BudgetBlock(budget, **named, **options)
 
         def block() -> BudgetBlock:
-            return shared if is_kept else BudgetBlock(limits, **named, **options)
+            return shared if is_kept else BudgetBlock(budget, **named, **options)
 
         if iscoroutinefunction(function):
 

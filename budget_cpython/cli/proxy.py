@@ -39,7 +39,7 @@ from budget_cpython.ledger.default_ledger import (
     set_default_limits,
     usable_default,
 )
-from budget_cpython.ledger.limit_parser import by_window
+from budget_cpython.ledger.limit_parser import ParsedBudget
 
 if TYPE_CHECKING:
     from budget_cpython.proxy import Proxy
@@ -155,11 +155,11 @@ def _choose_ledger(options: argparse.Namespace) -> str | None:
     chosen, account = options.ledger, options.account
     options.account = account or ACCOUNT
     limits = [limit for row in _settings(options).limits().values() for limit in row]
-    kept, passing = by_window(limits)
-    if chosen or not kept:
+    budget = ParsedBudget(limits)
+    if chosen or not budget.windowed:
         options.ledger = chosen or os.environ.get(ENGINE_VARIABLE) or MEMORY
         return None
-    if passing:
+    if budget.unwindowed:
         raise ValueError(
             "limits with and without a window share one ledger here, and those without one "
             "never end in it: give each a window, as in '100 calls/day', or --ledger"

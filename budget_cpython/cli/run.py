@@ -25,7 +25,7 @@ from budget_cpython.cli.service_options import (
 from budget_cpython.ledger.default_ledger import default_url, usable_default
 
 if TYPE_CHECKING:
-    from budget_core.ledger.limit import Limit
+    from budget_cpython.ledger.limit_parser import ParsedBudget
     from budget_cpython.run.report import Report
 
 _ABOUT = """\
@@ -117,18 +117,18 @@ def _run(options: argparse.Namespace) -> int:
     begin_telemetry(options)
     routes = plan_routes(os.environ, _upstreams(options), options.set)
     check_upstreams(routes.upstreams)
-    limits, seconds = _budget(options)
-    url, account = _place(options, command, limits)
+    budget = _budget(options)
+    url, account = _place(options, command, budget)
     default = None if options.ledger else url
     with _ledger(options, url) as ledger:
         replaces = options.account is None
-        accounts = open_accounts(limits, ledger, account, default, replaces, **_rules(options))
+        accounts = open_accounts(budget, ledger, account, default, replaces, **_rules(options))
         if options.report:
             Path(options.report).touch()  # refused now, not at the end
         try:
             report = run_within(
                 accounts,
-                seconds,
+                budget.seconds,
                 routes,
                 command,
                 for_command(os.environ, url, options.ledger_key),
@@ -153,10 +153,9 @@ def _upstreams(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _place(
-    options: argparse.Namespace, command: list[str], limits: "list[Limit]"
+    options: argparse.Namespace, command: list[str], budget: "ParsedBudget"
 ) -> tuple[str | None, str | None]:
     """Return the URL of the ledger that is to be drawn on and the account in it, or two `None`."""
-    from budget_cpython.ledger.limit_parser import by_window
     from budget_cpython.run.accounts import account_of
 
     account, engine = options.account, os.environ.get(ENGINE_VARIABLE)
@@ -164,10 +163,9 @@ def _place(
         if not account:
             raise ValueError("--ledger needs an account to draw on, as in --account team/me")
         return options.ledger, account
-    has_window = bool(by_window(limits)[0])
-    if has_window and not account:
+    if budget.windowed and not account:
         return default_url(), account_of(command)
-    if account and not has_window and not engine:
+    if account and not budget.windowed and not engine:
         raise ValueError(
             f"--account needs a ledger, or a budget with a window: give --ledger, or set "
             f"${ENGINE_VARIABLE}"
@@ -189,14 +187,15 @@ def _ledger(options: argparse.Namespace, url: str | None) -> Iterator[Any]:
         yield ledger
 
 
-def _budget(options: argparse.Namespace) -> "tuple[list[Limit], float | None]":
+def _budget(options: argparse.Namespace) -> "ParsedBudget":
+    from budget_cpython.ledger.limit_parser import ParsedBudget
     from budget_cpython.run.accounts import read_budget
 
     if options.budget is not None:
         return read_budget(options.budget)
     if not options.ledger and not options.account:
         raise ValueError("give --budget, as in --budget '$5 + 30 min', or --ledger and --account")
-    return [], None
+    return ParsedBudget([])
 
 
 def _rules(options: argparse.Namespace) -> dict[str, Any]:

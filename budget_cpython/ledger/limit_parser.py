@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NoReturn
+from typing import NoReturn, Self
 
 from budget_core.ledger.checks import AXES, MAX_LIMITS
 from budget_core.ledger.limit import Limit
@@ -26,6 +26,54 @@ _WINDOW = re.compile(r"/|\sper(?=\s|$)", re.I)
 _SCALES = {None: 1, "k": 1_000, "K": 1_000, "M": 1_000_000}
 _LONGEST = 1_000  # characters
 _MOST_SECONDS = 36_500 * 86_400  # a century, which a float has to the millisecond
+
+
+class ParsedBudget:
+    """A budget as its `text` says it: its `limits`, in order, and the `seconds` of its time.
+
+    Limits with a window, which a ledger keeps, are the `windowed` ones; the others are of a run.
+    """
+
+    def __init__(
+        self, limits: Sequence[Limit], seconds: float | None = None, text: str = ""
+    ) -> None:
+        self.limits = list(limits)
+        self.seconds = seconds
+        self.text = text
+        self.windowed = [limit for limit in limits if limit.window != "run"]
+        self.unwindowed = [limit for limit in limits if limit.window == "run"]
+        self.axes = list(dict.fromkeys(limit.axis for limit in limits))
+
+    @classmethod
+    def read(cls, text: str, tools: bool = True) -> Self:
+        """Return the budget of a text; raise `ValueError` as `parse_budget` does."""
+        limits, times = [], []
+        for part in _parts(text, "a budget must be such as '$5 + 30 min'"):
+            seconds = _seconds(part)
+            if seconds is None:
+                limits.append(_limit(part, tools))
+            else:
+                times.append(seconds)
+        if len(times) > 1:
+            raise ValueError(f"a budget has at most one time, not {len(times)} as in {text!r}")
+        return cls(_distinct(limits), times[0] if times else None, text)
+
+    def check_counted(self, where: str, models: bool = True, tools: bool = True) -> None:
+        """Raise `ValueError` for a limit that nothing counts, without calls of models, or tools."""
+        for axis in self.axes:
+            is_of_tools = axis not in AXES
+            if is_of_tools and not tools:
+                named = TOOL_CALLS if axis == TOOL_CALLS else f"tool:{axis}"
+                raise ValueError(
+                    f"{where} counts calls of models, tokens and dollars, but no calls of tools: "
+                    f"{named!r} would limit nothing there. For tools that have an adapter, write "
+                    "`with budget('20 tool_calls'):` in the program"
+                )
+            if not is_of_tools and not models and axis != "nano_usd":
+                raise ValueError(
+                    f"{where} counts calls of tools: {axis!r} would limit nothing there; did you "
+                    "mean 'tool_calls'?"
+                )
 
 
 def parse_limits(text: str, tools: bool = True) -> list[Limit]:
@@ -59,40 +107,8 @@ def parse_budget(text: str, tools: bool = True) -> tuple[list[Limit], float | No
 
     Raises `ValueError` for anything else, for two times, and for a time with a window.
     """
-    limits, times = [], []
-    for part in _parts(text, "a budget must be such as '$5 + 30 min'"):
-        seconds = _seconds(part)
-        if seconds is None:
-            limits.append(_limit(part, tools))
-        else:
-            times.append(seconds)
-    if len(times) > 1:
-        raise ValueError(f"a budget has at most one time, not {len(times)} as in {text!r}")
-    return _distinct(limits), times[0] if times else None
-
-
-def check_counted(limits: list[Limit], where: str, models: bool = True, tools: bool = True) -> None:
-    """Raise `ValueError` for limits that nothing counts, without calls of models, or of tools."""
-    for limit in limits:
-        is_of_tools = limit.axis not in AXES
-        if is_of_tools and not tools:
-            axis = TOOL_CALLS if limit.axis == TOOL_CALLS else f"tool:{limit.axis}"
-            raise ValueError(
-                f"{where} counts calls of models, tokens and dollars, but no calls of tools: "
-                f"{axis!r} would limit nothing there. For tools that have an adapter, write "
-                "`with budget('20 tool_calls'):` in the program"
-            )
-        if not is_of_tools and not models and limit.axis != "nano_usd":
-            raise ValueError(
-                f"{where} counts calls of tools: {limit.axis!r} would limit nothing there; did you "
-                "mean 'tool_calls'?"
-            )
-
-
-def by_window(limits: Sequence[Limit]) -> tuple[list[Limit], list[Limit]]:
-    """Return the limits with a window, which a ledger keeps, and those without one, of a run."""
-    kept = [limit for limit in limits if limit.window != "run"]
-    return kept, [limit for limit in limits if limit.window == "run"]
+    found = ParsedBudget.read(text, tools)
+    return found.limits, found.seconds
 
 
 def _parts(text: str, form: str) -> list[str]:

@@ -9,7 +9,7 @@ from budget_core.ledger.checks import chain, check_path
 from budget_core.ledger.limit import Limit
 from budget_core.prices import Price
 from budget_cpython.files.settings_file import read_toml
-from budget_cpython.ledger.limit_parser import check_counted
+from budget_cpython.ledger.limit_parser import ParsedBudget
 from budget_cpython.ops.limit_file import limits_said
 from budget_cpython.prices.price_table import PriceTable, check_deployments
 
@@ -59,7 +59,7 @@ class Settings:
 
 def _limits_of(path: str, row: Mapping[str, Any]) -> list[Limit]:
     limits = limits_said(path, row, tools=False)
-    check_counted(limits, f"the account {path} of a proxy", tools=False)
+    ParsedBudget(limits).check_counted(f"the account {path} of a proxy", tools=False)
     return limits
 
 

@@ -15,7 +15,7 @@ from budget_cpython.ledger.default_ledger import (
     set_default_limits,
     usable_default,
 )
-from budget_cpython.ledger.limit_parser import by_window, check_counted, parse_budget
+from budget_cpython.ledger.limit_parser import ParsedBudget
 from budget_cpython.ledger.limit_words import limits_in_words, with_all_axes
 from budget_cpython.prices.price_table import NEEDS_PRICES, PriceTable
 
@@ -31,17 +31,17 @@ _STARTS_OTHERS = re.compile(
 )
 
 
-def read_budget(text: str) -> tuple[list[Limit], float | None]:
-    """Return the limits and the seconds of a run's budget; `ValueError` names what to write."""
+def read_budget(text: str) -> ParsedBudget:
+    """Return a run's budget; `ValueError` names what to write."""
     try:
-        limits, seconds = parse_budget(text, tools=False)
+        budget = ParsedBudget.read(text, tools=False)
     except ValueError as error:
         # in "…" a shell makes of $5/day a part without a blank, or an empty one
         lacks = "$" not in text and any(" " not in part.strip() for part in text.split("+"))
         quoted = """; put it in '…': in "…" a shell replaces $5""" if lacks else ""
         raise ValueError(f"--budget: {error}{quoted}") from None
-    check_counted(limits, "--budget: a run", tools=False)
-    return limits, seconds
+    budget.check_counted("--budget: a run", tools=False)
+    return budget
 
 
 def read_prices(file: str) -> Callable[[], PriceTable]:
@@ -121,7 +121,7 @@ def _program_of(command: Sequence[str]) -> str:
 
 
 def open_accounts(
-    limits: Sequence[Limit],
+    budget: ParsedBudget,
     ledger: Any = None,
     account: str | None = None,
     default: str | None = None,
@@ -136,13 +136,13 @@ def open_accounts(
     one. Raises `ValueError` for an account that has others and for malformed `rules`, `ImportError`
     for a limit on money without prices, and a ledger's errors for one that cannot be used.
     """
-    kept, passing = by_window(limits)
-    _check_rules(passing, load_prices is not None, rules)
+    _check_rules(budget, load_prices is not None, rules)
     memory = Ledger()
-    memory.set_limits(_OWN, with_all_axes(passing))
+    memory.set_limits(_OWN, with_all_axes(budget.unwindowed))
     own = DrawnAccount(memory, _OWN, load_prices, **rules)
     if ledger is None or account is None:
         return [own]
+    kept = budget.windowed
     if kept and (replaces or _is_free(ledger, account, kept)):
         if default is None:
             ledger.set_limits(account, kept)
@@ -154,10 +154,10 @@ def open_accounts(
     return [shared, own]
 
 
-def _check_rules(limits: Sequence[Limit], has_prices: bool, rules: dict[str, Any]) -> None:
+def _check_rules(budget: ParsedBudget, has_prices: bool, rules: dict[str, Any]) -> None:
     """Raise what `DrawnAccount.load` would, before the command starts."""
     is_priced = has_prices or find_spec("genai_prices") is not None
-    if not is_priced and any(limit.axis == "nano_usd" for limit in limits):
+    if not is_priced and any(limit.axis == "nano_usd" for limit in budget.unwindowed):
         raise ImportError(NEEDS_PRICES)
     if rules:
         from budget_cpython.adapters.account import BudgetAccount
