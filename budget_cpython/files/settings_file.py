@@ -2,6 +2,7 @@
 
 import os
 import tomllib
+from collections.abc import Mapping
 from typing import Any
 
 _LONGEST = 16_384  # characters
@@ -14,6 +15,14 @@ def read_toml(path: str) -> dict[str, Any]:
             return tomllib.load(file)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path!r} is not TOML: {error}") from error
+
+
+def tables_of(said: Mapping[str, Any], name: str, key: str = "NAME") -> dict[str, dict[str, Any]]:
+    """Return the tables `[name."KEY"]` of a file by their keys; `ValueError` if they are others."""
+    found = said.get(name, {})
+    if not isinstance(found, dict) or not all(isinstance(row, dict) for row in found.values()):
+        raise ValueError(f'{name} must be tables such as [{name}."{key}"]')
+    return found
 
 
 def read_secret(what: str, source: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from budget_core.errors import refuse
 from budget_core.ledger.checks import check_path
 from budget_core.ledger.limit import Limit
-from budget_cpython.files.settings_file import read_toml
+from budget_cpython.files.settings_file import read_toml, tables_of
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ops.words import limit_text, limits_text
 
@@ -30,17 +30,9 @@ def read_limit_file(path: str) -> dict[str, list[Limit]]:
     for name in said:
         if name not in _TABLES:
             raise ValueError(f'{path!r} has {name!r}: limits are in [accounts."PATH"]')
-    accounts = said.get("accounts", {})
-    if not isinstance(accounts, dict) or not all(
-        isinstance(row, dict) for row in accounts.values()
-    ):
-        raise ValueError('accounts must be tables such as [accounts."PATH"]')
-    found = {}
-    for account, row in accounts.items():
-        limits = limits_said(check_path(account), row)
-        if limits:
-            found[account] = limits
-    return found
+    accounts = tables_of(said, "accounts", "PATH").items()
+    found = {account: limits_said(check_path(account), row) for account, row in accounts}
+    return {account: limits for account, limits in found.items() if limits}
 
 
 def limits_said(account: str, row: Mapping[str, Any], tools: bool = True) -> list[Limit]:

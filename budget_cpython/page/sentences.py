@@ -84,57 +84,26 @@ def who(event: LedgerEvent) -> str:
     return printable(_text(event.details.get("by")))
 
 
-def _limits(said: dict[str, Any]) -> str:
-    return f"limits: {_line(said.get('before'))} → {_line(said.get('after'))}"
-
-
-def _keys(said: dict[str, Any]) -> str:
-    rights = said.get("rights")
-    more = f" ({', '.join(map(_text, rights))})" if isinstance(rights, list) else ""
-    return f"key {_text(said.get('key'))} {_text(said.get('change'))}{more}"
-
-
-def _threshold(said: dict[str, Any]) -> str:
-    return f"{_whole(said.get('percent')) or 0} % of {_limit(said)} spent"
-
-
-def _forecast(said: dict[str, Any]) -> str:
-    return f"{_limit(said)} will be empty {_time(said.get('empty_at'))}, before its reset"
-
-
-def _outage(said: dict[str, Any]) -> str:
-    times = f"{_time(said.get('from'))} to {_time(said.get('until'))}"
-    return f"ledger out of reach: {times} ({_text(said.get('error'))})"
-
-
-def _grant(said: dict[str, Any]) -> str:
-    return f"granted while the ledger was out of reach: {_amounts(said.get('amounts'))}"
-
-
-def _released(said: dict[str, Any]) -> str:
-    return f"hold {_text(said.get('hold'))} released: {_amounts(said.get('amounts'))}"
-
-
-def _charged(said: dict[str, Any]) -> str:
-    return f"recorded as spent: {_amounts(said.get('amounts'))}"
-
-
-def _alert(said: dict[str, Any]) -> str:
-    tried = _whole(said.get("attempt")) or 1
-    return f"alert to {_text(said.get('to'))} {_text(said.get('state'))}, attempt {tried}"
-
-
-_TELLERS = {
-    "limits": _limits,
-    "keys": _keys,
-    "threshold": _threshold,
-    "forecast": _forecast,
-    "outage": _outage,
-    "grant": _grant,
-    "released": _released,
-    "charged": _charged,
-    "alert": _alert,
+_TELLERS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "limits": lambda said: f"limits: {_line(said.get('before'))} → {_line(said.get('after'))}",
+    "keys": lambda said: f"key {_text(said.get('key'))} {_text(said.get('change'))}{_rights(said)}",
+    "threshold": lambda said: f"{_whole(said.get('percent')) or 0} % of {_limit(said)} spent",
+    "forecast": lambda said: (
+        f"{_limit(said)} will be empty {_time(said.get('empty_at'))}, before its reset"
+    ),
+    "outage": lambda said: (
+        f"ledger out of reach: {_time(said.get('from'))} to {_time(said.get('until'))} "
+        f"({_text(said.get('error'))})"
+    ),
+    "grant": lambda said: f"granted while the ledger was out of reach: {_amounts(said)}",
+    "released": lambda said: f"hold {_text(said.get('hold'))} released: {_amounts(said)}",
+    "charged": lambda said: f"recorded as spent: {_amounts(said)}",
+    "alert": lambda said: (
+        f"alert to {_text(said.get('to'))} {_text(said.get('state'))}, "
+        f"attempt {_whole(said.get('attempt')) or 1}"
+    ),
 }
+CHANGES = tuple(_TELLERS)  # the kinds of events that are told in words
 
 
 def amounts_words(amounts: dict[str, int]) -> str:
@@ -142,17 +111,20 @@ def amounts_words(amounts: dict[str, int]) -> str:
     return ", ".join(amount_words(axis, amounts[axis]) for axis in amounts if amounts[axis])
 
 
-def _amounts(found: Any) -> str:
+def _amounts(said: dict[str, Any]) -> str:
+    found = said.get("amounts")
     rows = found.items() if isinstance(found, dict) else ()
     return amounts_words({_text(axis): _whole(amount) or 0 for axis, amount in rows})
 
 
-def _line(rows: Any) -> str:
-    good = (
-        [row for row in rows if isinstance(row, list) and len(row) == 3]
-        if isinstance(rows, list)
-        else []
-    )
+def _rights(said: dict[str, Any]) -> str:
+    rights = said.get("rights")
+    return f" ({', '.join(map(_text, rights))})" if isinstance(rights, list) else ""
+
+
+def _line(found: Any) -> str:
+    rows = found if isinstance(found, list) else []
+    good = [row for row in rows if isinstance(row, list) and len(row) == 3]
     return limits_text((_text(axis), _whole(cap), _text(window)) for axis, cap, window in good)
 
 

@@ -1,11 +1,12 @@
 """Read a ledger for all readers of the page together."""
+# mypy: disable-error-code="no-any-return"
 
 import asyncio
 import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from budget_core.ledger.errors import UnknownAccountError
@@ -13,22 +14,12 @@ from budget_core.ledger.records import Balance
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage, LedgerEvent, OpenHold
 from budget_cpython.ledger.selection import is_below
 from budget_cpython.ops.account_tree import AccountStatus, accounts_of, by_urgency
+from budget_cpython.page.sentences import CHANGES
 from budget_cpython.serve.devices import ROOT
 from budget_cpython.serve.served_ledger import ServedLedger
 
 EVERY_S = 2.0
 REFUSALS = ("refused", "observed")
-CHANGES = (
-    "limits",
-    "keys",
-    "threshold",
-    "forecast",
-    "outage",
-    "grant",
-    "released",
-    "charged",
-    "alert",
-)
 MOST_EVENTS = 200
 MOST_HOLDS = 1000
 _USAGE_EVERY_S = 15.0
@@ -126,8 +117,7 @@ class LedgerWatch:
 
     async def snapshot(self, path: str = "") -> Snapshot:
         """Return the state of an account and all below it now; `LedgerError`."""
-        whole: Snapshot = await self._read("snapshot", self.every_s, self._take)
-        return whole.below(path)
+        return (await self._read("snapshot", self.every_s, self._take)).below(path)
 
     async def details(self, whole: Snapshot, path: str) -> Snapshot:
         """Return the part of a snapshot on an account, read from the ledger where `whole` is cut.
@@ -136,41 +126,30 @@ class LedgerWatch:
         """
         part = whole.below(path)
         if len(whole.refusals) + len(whole.changes) >= MOST_EVENTS:
-            refusals = await self._read_events(path, REFUSALS)
-            changes = await self._read_events(path, CHANGES)
+            refusals, changes = [await self._recent(path, kinds) for kinds in (REFUSALS, CHANGES)]
             part = Snapshot(part.at, part.balances, part.holds, refusals, changes)
         return part
 
     async def usage(self, path: str, hours: int) -> list[HourOfUsage]:
         """Return the usage of the last hours, the running one included; `LedgerError`."""
         since = first_hour(self.now(), hours)
+        ask = partial(self.ledger.call, "usage", path, since)
+        return await self._read(("usage", path, since), _USAGE_EVERY_S, ask)
 
-        async def ask() -> list[HourOfUsage]:
-            found: list[HourOfUsage] = await self.ledger.call("usage", path, since)
-            return found
-
-        found: list[HourOfUsage] = await self._read(("usage", path, since), _USAGE_EVERY_S, ask)
-        return found
-
-    async def _read_events(self, path: str, kinds: tuple[str, ...]) -> list[LedgerEvent]:
-        async def ask() -> list[LedgerEvent]:
-            return await self._events(path, kinds)
-
-        found: list[LedgerEvent] = await self._read(("events", path, kinds), self.every_s, ask)
-        return found
+    async def _recent(self, path: str, kinds: tuple[str, ...]) -> list[LedgerEvent]:
+        ask = partial(self._events, path, kinds)
+        return await self._read(("events", path, kinds), self.every_s, ask)
 
     async def chain(self, path: str) -> list[Balance]:
         """Return the balances of an account and of those above it; `LedgerError`."""
 
         async def ask() -> list[Balance]:
             try:
-                found: list[Balance] = await self.ledger.call("balance", path)
+                return await self.ledger.call("balance", path)
             except UnknownAccountError:
-                found = []
-            return found
+                return []
 
-        found: list[Balance] = await self._read(("balance", path), self.every_s, ask)
-        return found
+        return await self._read(("balance", path), self.every_s, ask)
 
     def forget(self) -> None:
         """Read again for the next one who asks: something was changed here."""
@@ -187,8 +166,7 @@ class LedgerWatch:
         return taken
 
     async def _events(self, path: str, kinds: tuple[str, ...]) -> list[LedgerEvent]:
-        found: list[LedgerEvent] = await self.ledger.call("events", path, kinds, None, MOST_EVENTS)
-        return found
+        return await self.ledger.call("events", path, kinds, None, MOST_EVENTS)
 
     async def _read(self, name: Any, every_s: float, ask: Callable[[], Any]) -> Any:
         while (reading := self._readings.get(name)) is None or reading.is_old(every_s):

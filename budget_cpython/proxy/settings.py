@@ -8,7 +8,7 @@ from budget_core.errors import refuse
 from budget_core.ledger.checks import chain, check_path
 from budget_core.ledger.limit import Limit
 from budget_core.prices import Price
-from budget_cpython.files.settings_file import read_toml
+from budget_cpython.files.settings_file import read_toml, tables_of
 from budget_cpython.ledger.limit_parser import ParsedBudget
 from budget_cpython.ops.limit_file import limits_said
 from budget_cpython.prices.price_table import PriceTable, check_deployments
@@ -122,18 +122,12 @@ def read_settings(path: str | None, everywhere: Mapping[str, Any], account: str)
                 f"{path!r} has {name!r}: it may have [accounts.…], [prices.…], [deployments] and "
                 "[[alerts]]"
             )
-    accounts = {check_path(name): _check(name, row) for name, row in _tables(said, "accounts")}
+    tables = tables_of(said, "accounts")
+    accounts = {check_path(name): _check(name, row) for name, row in tables.items()}
     if "limit" in everywhere:
         accounts[account] = {**accounts.get(account, {}), "limit": everywhere["limit"]}
-    prices = dict(_price(*row) for row in _tables(said, "prices"))
+    prices = dict(_price(*row) for row in tables_of(said, "prices").items())
     return Settings(everywhere, accounts, prices, check_deployments(said.get("deployments", {})))
-
-
-def _tables(said: Mapping[str, Any], name: str) -> list[tuple[str, Mapping[str, Any]]]:
-    found = said.get(name, {})
-    if not isinstance(found, dict) or not all(isinstance(row, dict) for row in found.values()):
-        raise ValueError(f'{name} must be tables such as [{name}."NAME"]')
-    return list(found.items())
 
 
 def _check(account: str, row: Mapping[str, Any]) -> Mapping[str, Any]:

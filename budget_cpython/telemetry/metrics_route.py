@@ -41,14 +41,9 @@ def metrics_route(
         rows = [] if ledger is None else await _balances(ledger, account)
         tell_late()
         accept = request.headers.get("accept", "")
-        page, kind = await asyncio.to_thread(
-            observer.page,
-            rows,
-            partial(may_see, key),
-            not account,
-            accept,
-        )
-        return Response(page, headers={"Content-Type": kind})
+        page = partial(observer.page, rows, partial(may_see, key), not account, accept)
+        text, kind = await asyncio.to_thread(page)
+        return Response(text, headers={"Content-Type": kind})
 
     return Route(PATH, answer)
 

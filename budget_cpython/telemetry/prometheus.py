@@ -50,12 +50,8 @@ class PrometheusObserver:
         self._models = BoundedLabels(MOST_MODELS)
         self._scopes = BoundedLabels(accounts)
         self._series: dict[tuple[str, ...], tuple[Any, ...]] = {}
-        self._refusals = Counter(
-            "microbudget_refusals",
-            "Calls that were refused.",
-            ("account", "axis", "reason"),
-            registry=None,
-        )
+        of, text = ("account", "axis", "reason"), "Calls that were refused."
+        self._refusals = Counter("microbudget_refusals", text, of, registry=None)
         self._tokens = Histogram(
             _flat(names.TOKEN_USAGE),
             "Number of input and output tokens used.",
@@ -122,8 +118,8 @@ class PrometheusObserver:
         refusals are shown, `shows_calls` whether those of all models are.
         """
         encode, kind = choose_encoder(accept)
-        families = [*self._limits(rows), *self._counts(may_see, shows_calls)]
-        return encode(_Families(families)), kind
+        families = _Families((*self._limits(rows), *self._counts(may_see, shows_calls)))
+        return encode(families), kind
 
     def _limits(self, rows: Sequence[Balance] | None) -> Iterator[Metric]:
         build = InfoMetricFamily("microbudget_build", "The version of microbudget.")
@@ -134,17 +130,10 @@ class PrometheusObserver:
         shown, left_out = nearest_to_their_end(rows or (), self._accounts)
         for figure, read in FIGURES.items():
             yield _gauge(_NAMES[figure], _HELP[figure], shown, read)
-        yield _gauge(
-            "microbudget_budget_reset_timestamp_seconds",
-            "When the window ends.",
-            shown,
-            lambda row: row.resets_at,
-        )
-        yield GaugeMetricFamily(
-            "microbudget_budget_accounts_left_out",
-            "Accounts of the ledger that are not shown.",
-            left_out,
-        )
+        name, text = "microbudget_budget_reset_timestamp_seconds", "When the window ends."
+        yield _gauge(name, text, shown, lambda row: row.resets_at)
+        text = "Accounts of the ledger that are not shown."
+        yield GaugeMetricFamily("microbudget_budget_accounts_left_out", text, left_out)
 
     def _counts(self, may_see: Callable[[str], bool], shows_calls: bool) -> Iterator[Metric]:
         for family in self._collected():
@@ -162,14 +151,11 @@ class PrometheusObserver:
         return [family for count in counts for family in count.collect()]
 
 
-class _Families:
+class _Families(list[Metric]):
     """Metrics in the form that an encoder takes them."""
 
-    def __init__(self, families: Sequence[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Sequence[Metric]:
-        return self._families
+    def collect(self) -> "list[Metric]":
+        return self
 
 
 def _gauge(
