@@ -47,7 +47,7 @@ def read_usage(report: "Any") -> Usage:
 
     A report is a dict or an object in the manner of OpenAI, Anthropic or Gemini, or `None`.
     """
-    if type(report) is Usage:
+    if isinstance(report, Usage):
         return report
     if report is None:
         return Usage()

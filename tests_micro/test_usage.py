@@ -11,7 +11,7 @@ from budget_core import (
     TurnBudgetTracker,
 )
 from budget_core.provider import usage_of
-from budget_core.usage import read_usage
+from budget_core.usage import Usage, read_usage
 from tests_micro.script import QUESTION, Script, play, says
 from tests_micro.support import unclear
 
@@ -423,6 +423,12 @@ def test_a_part_that_was_not_reported_is_none() -> None:
 def test_usage_that_was_read_is_handed_on_as_it_is() -> None:
     usage = read_usage(dict(OPENAI, cached_tokens=50))
     assert read_usage(usage) is usage
+
+    class Record(Usage):
+        """A usage that says more."""
+
+    record = Record()
+    assert read_usage(record) is record
     tracker = TurnBudgetTracker()
     tracker.record(usage)
     assert tracker.total_tokens == 75

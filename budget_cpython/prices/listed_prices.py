@@ -6,17 +6,11 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
 from budget_core.errors import refuse
-from budget_core.prices import Price, has_more, price_of
+from budget_core.prices import Price, price_of
 from budget_core.usage import Usage, read_usage
-from budget_cpython.prices.billed_units import (
-    Part,
-    as_dict,
-    parts_of,
-    tariffs_of,
-    units_of,
-)
 from budget_cpython.prices.price_table import dearest_of
 from budget_cpython.prices.token_prices import token_prices
+from budget_cpython.vendors.usage import BilledUsage, billed_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +21,8 @@ if TYPE_CHECKING:
 
 _NANO = Decimal(1_000_000_000)
 _MANY = 1_000_000
+_STANDARD = (None, "", "standard", "default", "on_demand", "ON_DEMAND", "STANDARD")
+_ANYWHERE = (None, "", "not_available", "global")  # regions that cost as the list says
 _MOST_KNOWN = 1_000  # models by name
 _PREFIX = re.compile("([^/:]+)[/:](.+)", re.DOTALL)
 
@@ -103,10 +99,7 @@ class ListedPrice:
         known = usage.status in (usage.MEASURED, usage.ESTIMATED)
         if usage.report is None and not usage.total:
             return 0, known  # nothing was used, or it is unknown
-        try:
-            cost, full = self._price_of_report(usage, tier, batch)
-        except Exception:  # noqa: BLE001 - a foreign report may have any form, or have no end
-            cost, full = self._price_of_whole(usage), False
+        cost, full = self._price_of_parts(billed_usage(usage), tier, batch)
         by_unit = usage.status == usage.MISSING and cost > 0  # seconds or pages in place of tokens
         return _in_nano(cost), full and (known or by_unit)
 
@@ -148,31 +141,29 @@ class ListedPrice:
         cost, full = (0, False) if price is None else price.cost_of(usage, tier)
         return cost if full else None
 
-    def _price_of_report(self, usage: Usage, tier: "Any", batch: bool) -> tuple[Decimal, bool]:
-        """Return the dollars of all parts of a report, and whether that is all."""
-        report = as_dict(usage.report)
-        tariffs = tariffs_of(report, tier, batch)
-        cost, full = Decimal(0), True
-        for part in parts_of(usage, report):
+    def _price_of_parts(self, usage: BilledUsage, tier: "Any", batch: bool) -> tuple[Decimal, bool]:
+        """Return the dollars of all calls that a usage stands for, and whether that is all."""
+        cost, full = Decimal(0), usage.full
+        for part in usage.parts or [usage]:
+            tariffs = _tariffs(usage, part, tier, batch)
             price = self if part.model is None else self._table.get(part.model)
             found, whole = (price or self)._price_of(part, tariffs)
             cost += found
             full = full and whole and price is not None
         return cost, full
 
-    def _price_of(self, part: Part, tariffs: dict[str, str]) -> tuple[Decimal, bool]:
-        """Return the dollars of a part of a report, and whether that is all."""
-        units, rest = units_of(part, self._provider)
+    def _price_of(self, part: BilledUsage, tariffs: dict[str, str]) -> tuple[Decimal, bool]:
+        """Return the dollars of one call, and whether that is all."""
+        units, full = _units_of(part, self._provider.id)
         try:
             found = self._calculate(units, tariffs)
         except ValueError:  # parts that are more than their whole
-            return self._price_of_whole(part.usage, tariffs), False
-        embedded = part.usage.total and part.usage.input is None
+            return self._price_of_whole(part, tariffs), False
+        embedded = part.total and part.input is None
         if embedded and found.model_price.output_mtok is None:
-            units = {"input_tokens": part.usage.total}  # an embedding's report has a total alone
+            units = {"input_tokens": part.total}  # an embedding's report has a total alone
             found = self._calculate(units, tariffs)
-        full = _covers(found, units) and _knows(found, tariffs) and not has_more(rest)
-        return found.total_price, full
+        return found.total_price, full and _covers(found, units) and _knows(found, tariffs)
 
     def _price_of_whole(self, usage: Usage, tariffs: dict[str, str] | None = None) -> Decimal:
         """Return the dollars of tokens whose parts are not known."""
@@ -311,6 +302,37 @@ def _is_called(match: "Any", name: str) -> bool:
     if getattr(match, "equals", "").lower() == name:
         return True
     return any(_is_called(one, name) for one in getattr(match, "or_", ()))
+
+
+def _units_of(part: BilledUsage, vendor: str) -> "tuple[dict[str, Any], bool]":
+    """Return the units that a vendor bills a call in, by name, and whether these are all."""
+    prompt = min(part.total, part.input or 0)
+    units: dict[str, Any] = {
+        "input_tokens": prompt,
+        "output_tokens": part.total - prompt,
+        "cache_read_tokens": min(part.cached, prompt),
+        "cache_write_tokens": min(part.cache_written, prompt),
+        "output_reasoning_tokens": min(part.reasoning, part.total - prompt),
+    }
+    full = part.full and part.region in _ANYWHERE
+    adds_up = part.total == prompt + (part.output or 0)
+    for row, count in part.units.items():
+        if adds_up and vendor.partition("_")[0] in row.vendors:
+            units[row.unit] = units.get(row.unit, 0) + count
+        elif row.apart and count:
+            full = False
+    return units, full
+
+
+def _tariffs(usage: BilledUsage, part: BilledUsage, tier: "Any", batch: bool) -> dict[str, str]:
+    """Return the tariffs of a call that are not the standard ones, in genai-prices' words."""
+    tier = part.tier or usage.tier or tier or usage.traffic
+    tariffs = {
+        "service_tier": None if tier == "batch" else tier,
+        "speed": part.speed or usage.speed,
+        "processing": "batch" if batch or tier == "batch" else None,
+    }
+    return {name: str(tariffs[name]) for name in tariffs if tariffs[name] not in _STANDARD}
 
 
 def _covers(found: "PriceCalculation", units: "Mapping[str, Any]") -> bool:

@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 from budget_core.prices import Price
+from budget_cpython.vendors.units import UNITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _TOKENS = {  # the arguments of a `Price`
     "cache_write_1h_mtok": "cache_write_1h",
 }
 _REQUESTS = "requests_kcount"
-_APART = ("audio", "image", "video", "pages", "searches")  # reports name these beside the tokens
+_APART = frozenset(row.price for row in UNITS if row.apart)  # reports name these beside tokens
 
 
 def token_prices(listed: "ModelPrice") -> tuple[tuple[int, Price], ...]:
@@ -38,7 +39,7 @@ def token_prices(listed: "ModelPrice") -> tuple[tuple[int, Price], ...]:
 
 
 def _is_told(name: str) -> bool:
-    return name in _TOKENS or name == _REQUESTS or any(word in name for word in _APART)
+    return name in _TOKENS or name == _REQUESTS or name in _APART
 
 
 def _price(prices: "dict[str, Any]", longer: int) -> Price:

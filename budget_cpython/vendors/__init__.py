@@ -1,0 +1,1 @@
+"""What vendors of models speak and bill."""
