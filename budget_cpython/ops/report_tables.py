@@ -17,51 +17,16 @@ AXES = ("nano_usd", "tokens", "calls", "tool_calls")
 _NANO = 10**9
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Version 1.0, https://focus.finops.org; a column that this list does not set is null.
-FOCUS_COLUMNS = (
-    "AvailabilityZone",
-    "BilledCost",
-    "BillingAccountId",
-    "BillingAccountName",
-    "BillingCurrency",
-    "BillingPeriodEnd",
-    "BillingPeriodStart",
-    "ChargeCategory",
-    "ChargeClass",
-    "ChargeDescription",
-    "ChargeFrequency",
-    "ChargePeriodEnd",
-    "ChargePeriodStart",
-    "CommitmentDiscountCategory",
-    "CommitmentDiscountId",
-    "CommitmentDiscountName",
-    "CommitmentDiscountStatus",
-    "CommitmentDiscountType",
-    "ConsumedQuantity",
-    "ConsumedUnit",
-    "ContractedCost",
-    "ContractedUnitPrice",
-    "EffectiveCost",
-    "InvoiceIssuerName",
-    "ListCost",
-    "ListUnitPrice",
-    "PricingCategory",
-    "PricingQuantity",
-    "PricingUnit",
-    "ProviderName",
-    "PublisherName",
-    "RegionId",
-    "RegionName",
-    "ResourceId",
-    "ResourceName",
-    "ResourceType",
-    "ServiceCategory",
-    "ServiceName",
-    "SkuId",
-    "SkuPriceId",
-    "SubAccountId",
-    "SubAccountName",
-    "Tags",
-)
+_FOCUS = """
+AvailabilityZone BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd
+BillingPeriodStart ChargeCategory ChargeClass ChargeDescription ChargeFrequency ChargePeriodEnd
+ChargePeriodStart CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountName
+CommitmentDiscountStatus CommitmentDiscountType ConsumedQuantity ConsumedUnit ContractedCost
+ContractedUnitPrice EffectiveCost InvoiceIssuerName ListCost ListUnitPrice PricingCategory
+PricingQuantity PricingUnit ProviderName PublisherName RegionId RegionName ResourceId ResourceName
+ResourceType ServiceCategory ServiceName SkuId SkuPriceId SubAccountId SubAccountName Tags
+"""
+FOCUS_COLUMNS = tuple(_FOCUS.split())
 
 
 def as_csv(report: SpendingReport, by: Sequence[str]) -> str:
@@ -102,9 +67,10 @@ def as_focus(report: SpendingReport) -> str:
     publisher and issuer are what is before a `/` of the model's name, else `unknown`.
     """
     rows: list[Sequence[Any]] = [FOCUS_COLUMNS]
-    for row in _charges(report.rows):
-        charge = _charge(row)
-        rows.append([charge.get(name, "") for name in FOCUS_COLUMNS])
+    for row in report.rows:
+        if row.model or row.amounts.get("nano_usd"):  # a tool costs something if it has a price
+            charge = _charge(row)
+            rows.append([charge.get(name, "") for name in FOCUS_COLUMNS])
     return _written(rows)
 
 
@@ -124,11 +90,6 @@ def _named(one: Spending, by: Sequence[str]) -> dict[str, Any]:
     return {**dict(zip(by, one.names, strict=True)), "amounts": one.amounts}
 
 
-def _charges(rows: Iterable[HourOfUsage]) -> list[HourOfUsage]:
-    """Return the rows of models, and of tools with a price."""
-    return [row for row in rows if row.model or row.amounts.get("nano_usd")]
-
-
 def _charge(row: HourOfUsage) -> dict[str, str]:
     cost, name = usd(row.amounts.get("nano_usd", 0)), _no_formula(row.model or row.tool)
     vendor, slash, _ = name.partition("/")
@@ -139,11 +100,16 @@ def _charge(row: HourOfUsage) -> dict[str, str]:
     unit, quantity = "Tokens", row.amounts.get("tokens", 0)
     if not row.model:
         unit, quantity = "Calls", row.amounts.get("tool_calls", 0)
-    costs = dict.fromkeys(("BilledCost", "EffectiveCost", "ListCost", "ContractedCost"), cost)
-    return {
-        **costs,
-        "BillingAccountId": root,
-        "BillingAccountName": root,
+    both = {
+        ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost"): cost,
+        ("BillingAccountId", "BillingAccountName"): root,
+        ("ConsumedQuantity", "PricingQuantity"): f"{quantity}.0",  # FOCUS' validator wants decimals
+        ("ConsumedUnit", "PricingUnit"): unit,
+        ("InvoiceIssuerName", "ProviderName", "PublisherName"): vendor,
+        ("ResourceId", "ResourceName", "ServiceName", "SkuId", "SkuPriceId"): name,
+        ("SubAccountId", "SubAccountName"): row.path,
+    }
+    return {column: said for columns, said in both.items() for column in columns} | {
         "BillingCurrency": "USD",
         "BillingPeriodStart": time_text(month),
         "BillingPeriodEnd": time_text(after),
@@ -152,29 +118,11 @@ def _charge(row: HourOfUsage) -> dict[str, str]:
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodStart": time_text(row.hour),
         "ChargePeriodEnd": time_text(row.hour + HOUR_S),
-        "ConsumedQuantity": _decimal(quantity),
-        "ConsumedUnit": unit,
-        "InvoiceIssuerName": vendor,
         "PricingCategory": "Standard",
-        "PricingQuantity": _decimal(quantity),
-        "PricingUnit": unit,
-        "ProviderName": vendor,
-        "PublisherName": vendor,
-        "ResourceId": name,
-        "ResourceName": name,
         "ResourceType": "Model" if row.model else "Tool",
         "ServiceCategory": "AI and Machine Learning",
-        "ServiceName": name,
-        "SkuId": name,
-        "SkuPriceId": name,
-        "SubAccountId": row.path,
-        "SubAccountName": row.path,
         "Tags": json.dumps({"model": row.model, "tool": row.tool}),
     }
-
-
-def _decimal(quantity: int) -> str:
-    return f"{quantity}.0"  # FOCUS' own validator takes no whole number for a decimal one
 
 
 def _no_formula(name: str) -> str:

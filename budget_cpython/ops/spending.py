@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from budget_core.errors import refuse
+from budget_core.ledger.outbox import add_amounts
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage
 from budget_cpython.ops.words import time_text
@@ -50,8 +51,7 @@ def spending_by(rows: Iterable[HourOfUsage], by: Sequence[str]) -> list[Spending
     """
     sums: dict[tuple[str, ...], dict[str, int]] = {}
     for row in rows:
-        total = sums.setdefault(tuple(_TEXTS[name](row) for name in by), {})
-        add_to(total, row.amounts)
+        add_amounts(sums.setdefault(tuple(_TEXTS[name](row) for name in by), {}), row.amounts)
     found = [Spending(names, sums[names]) for names in sorted(sums)]
     found.sort(key=lambda one: one.rank, reverse=True)
     for at in [at for at, name in enumerate(by) if name in TIMES]:
@@ -63,11 +63,5 @@ def total_of(rows: Iterable[HourOfUsage]) -> dict[str, int]:
     """Return all that was used, by axis."""
     total: dict[str, int] = {}
     for row in rows:
-        add_to(total, row.amounts)
+        add_amounts(total, row.amounts)
     return total
-
-
-def add_to(total: dict[str, int], amounts: Mapping[str, int]) -> None:
-    """Add amounts to a sum, axis by axis."""
-    for axis in amounts:
-        total[axis] = total.get(axis, 0) + amounts[axis]
