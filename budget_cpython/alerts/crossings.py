@@ -1,6 +1,7 @@
 """Crossings of limits, noted once each in the log of a ledger."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from hashlib import sha256
 
 from budget_core.ledger.records import Balance
@@ -31,7 +32,7 @@ class CrossingWatch:
         self._ledger = ledger
         self._channels = channels
         self._clock = clock
-        self._wanted: dict[str, tuple[list[int], bool]] = {}  # percents and forecasts, by account
+        self._wants = cache(self._wanted_of)
         self._windows: dict[tuple[str, str, str], int] = {}  # when each began, at the last look
         self._known: set[str] = set()
 
@@ -57,13 +58,11 @@ class CrossingWatch:
         self._windows = windows
         return noted
 
-    def _wants(self, account: str) -> tuple[list[int], bool]:
+    def _wanted_of(self, account: str) -> tuple[list[int], bool]:
         """Return the percents at which some channel wants an alert, and whether of forecasts."""
-        if account not in self._wanted:
-            for_it = [channel for channel in self._channels if channel.is_for(account)]
-            percents = sorted({percent for channel in for_it for percent in channel.at})
-            self._wanted[account] = percents, any(channel.forecast for channel in for_it)
-        return self._wanted[account]
+        for_it = [channel for channel in self._channels if channel.is_for(account)]
+        percents = sorted({percent for channel in for_it for percent in channel.at})
+        return percents, any(channel.forecast for channel in for_it)
 
     def _crossed(self, row: Balance, now: int) -> Iterator[LedgerEvent]:
         """Yield the events of a balance, those of windows that ended over a day ago left out."""

@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 from threading import Lock
 
-from budget_core.log import printable
+from budget_cpython.telemetry.labels import BoundedLabels
 
 MOST_MODELS = 1000
-_LONGEST = 200  # letters of a name
 OTHER_MODELS = "(other models)"
 
 
@@ -48,15 +47,14 @@ class UsageByModel:
 
     def __init__(self) -> None:
         self._lock = Lock()
+        self._labels = BoundedLabels(MOST_MODELS, OTHER_MODELS)
         self._rows: dict[str, ModelUsage] = {}
 
     def add(self, model: str, one: ModelUsage) -> None:
         """Add what one call, or several, used."""
-        model = printable(model[:_LONGEST])
+        label = self._labels.label(model)
         with self._lock:
-            if model not in self._rows and len(self._rows) >= MOST_MODELS:
-                model = OTHER_MODELS
-            self._rows.setdefault(model, ModelUsage()).add(one)
+            self._rows.setdefault(label, ModelUsage()).add(one)
 
     def rows(self) -> dict[str, ModelUsage]:
         """Return a copy of what is counted now."""

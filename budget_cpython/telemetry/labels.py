@@ -15,8 +15,9 @@ class BoundedLabels:
     Names come from clients: what a terminal would act on is escaped, and long ones are cut.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, other: str = OTHER) -> None:
         self._most = most
+        self._other = other
         self._known: dict[str, str] = {}
         self._lock = Lock()
 
@@ -28,7 +29,7 @@ class BoundedLabels:
         shown = printable(value[:_LONGEST])
         with self._lock:
             if len(self._known) >= self._most:
-                return self._known.get(value, OTHER)
+                return self._known.get(value, self._other)
             return self._known.setdefault(value, shown)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -45,7 +46,7 @@ class OpenTelemetryObserver:
         self._left_out = 0
         self._models = BoundedLabels(MOST_MODELS)
         self._scopes = BoundedLabels(accounts)
-        self._attributes: dict[tuple[str, ...], tuple[Attributes, ...]] = {}
+        self._attributes = lru_cache(_MOST_SERIES)(self._attributes_of)
         self._spans: WeakKeyDictionary[Any, dict[str, int]] = WeakKeyDictionary()
         meter = metrics.get_meter("microbudget", version(), provider, names.SCHEMA_URL)
         self._tokens = meter.create_histogram(
@@ -72,7 +73,8 @@ class OpenTelemetryObserver:
     def ended(self, call: EndedCall, is_late: bool) -> None:
         """Record how long a call took, what it used, and what it was charged."""
         self._used.note(call.accounts)
-        duration, prompt, answer = self._attributes_of(call)
+        key = (call.operation, call.provider, call.asked, call.answered, call.error)
+        duration, prompt, answer = self._attributes(*key)
         self._duration.record(call.seconds, duration)
         usage = call.usage
         if usage is not None:
@@ -97,19 +99,10 @@ class OpenTelemetryObserver:
         if span.is_recording():
             span.add_event(names.REFUSED, attributes)
 
-    def _attributes_of(self, call: EndedCall) -> tuple[Attributes, ...]:
-        """Return the attributes of a call's duration, of its input and of its output."""
-        key = (call.operation, call.provider, call.asked, call.answered, call.error)
-        known = self._attributes.get(key)
-        if known is None:
-            if len(self._attributes) >= _MOST_SERIES:
-                self._attributes.clear()
-            known = self._attributes[key] = self._made(*key)
-        return known
-
-    def _made(
+    def _attributes_of(
         self, operation: str, provider: str, asked: str, answered: str, error: str
     ) -> tuple[Attributes, ...]:
+        """Return the attributes of a call's duration, of its input and of its output."""
         both = {names.OPERATION_NAME: operation, names.PROVIDER_NAME: provider}
         if asked:
             both[names.REQUEST_MODEL] = self._models.label(asked)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from prometheus_client import Counter, Histogram
@@ -49,7 +49,7 @@ class PrometheusObserver:
         self._accounts = accounts
         self._models = BoundedLabels(MOST_MODELS)
         self._scopes = BoundedLabels(accounts)
-        self._series: dict[tuple[str, ...], tuple[Any, ...]] = {}
+        self._series = lru_cache(_MOST_SERIES)(self._opened)
         of, text = ("account", "axis", "reason"), "Calls that were refused."
         self._refusals = Counter("microbudget_refusals", text, of, registry=None)
         self._tokens = Histogram(
@@ -74,12 +74,7 @@ class PrometheusObserver:
 
     def ended(self, call: EndedCall, is_late: bool) -> None:
         """Count how long a call took, what it used, and what it was charged."""
-        key = (call.operation, call.provider, call.asked, call.error)
-        known = self._series.get(key)
-        if known is None:
-            if len(self._series) >= _MOST_SERIES:
-                self._series.clear()
-            known = self._series[key] = self._opened(*key)
+        known = self._series(call.operation, call.provider, call.asked, call.error)
         duration, prompt, answer, cost = known
         duration.observe(call.seconds)
         if call.usage is not None:
