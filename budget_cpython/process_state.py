@@ -121,6 +121,7 @@ def at_end(function: "Callable[[], object]") -> None:
 def tell_at_end(one: "Any") -> None:
     """Have an object's `flush` called at the end of the process, while it is in `UNTOLD`."""
     if one not in UNTOLD:
+        atexit.unregister(_end)  # once: this may be done at every call
         atexit.register(_end)
         UNTOLD.add(one)
 

@@ -51,23 +51,3 @@ class Bucket:
             spent += bucket.spent
             held += bucket.held
         return spent, held
-
-    def shortage(self, asked: int | None) -> "tuple[Any, ...] | None":
-        """Return what `refusal` needs if there is too little left, else `None`.
-
-        Every cap refuses an amount of `None`, which has no bound.
-        """
-        if self.cap is None:
-            return None
-        spent, held = self.totals() if self.earlier else (self.spent, self.held)
-        if asked is not None and spent + held + asked <= self.cap:
-            return None
-        return self.end, self.place, asked, self.cap, spent, held
-
-    def settle(self, was: str, amount: int, used: int) -> None:
-        """Replace the amount of a hold, which had the state `was`, by what was used."""
-        if was == HELD:
-            self.held -= amount
-        elif was == EXPIRED:
-            self.spent -= amount
-        self.spent += used

@@ -52,6 +52,7 @@ class Ledger(MemoryHolds):
     ) -> None:
         super().__init__(clock, lock, max_holds, keep)
         self._reader = LimitReader(windows, axes)
+        self._axes = self._reader.known
         self._max_accounts = check_count("max_accounts", max_accounts)
 
     def set_limits(self, path: str, limits: "Sequence[Limit]") -> None:
@@ -154,5 +155,4 @@ class Ledger(MemoryHolds):
         return found
 
     def _check_axis(self, axis: str, counted: bool) -> None:
-        if axis not in self._reader.known:
-            self._reader.check_axis(axis, counted)
+        self._reader.check_axis(axis, counted)

@@ -17,7 +17,7 @@ from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from budget_core._types import Lock
@@ -31,9 +31,12 @@ _FEW_HOLDS = 64
 class MemoryHolds:
     """The holds of a ledger in memory, by key or id, from the reservation to the settlement.
 
-    A subclass says on which `_buckets` a path draws, and which axes it allows; `_accounts` has what
-    is counted, by path. A `Ledger` has limits of many accounts there, a lease what was leased.
+    A subclass says on which `_buckets` a path draws, and which axes it allows: always those of
+    `_axes`, and others as `_check_axis` says. `_accounts` has what is counted, by path. A `Ledger`
+    has limits of many accounts there, a lease what was leased.
     """
+
+    _axes: "Sequence[str]" = ()
 
     def __init__(
         self,
@@ -206,7 +209,7 @@ class MemoryHolds:
             if hold is None:
                 buckets = self._buckets(path, now)
                 for axis in asked:
-                    if axis not in buckets:
+                    if axis not in buckets and axis not in self._axes:
                         self._check_axis(axis, ttl_ms is None)
                 hold = Hold(path, key or self._new_id(), amounts, RELEASED, None, None, buckets)
             if before is not None and former is not None:
@@ -246,13 +249,20 @@ class MemoryHolds:
         check_axis(axis)
 
     def _admit(self, buckets: "Buckets", asked: "dict[str, int | None]") -> None:
-        """Raise `BudgetExceededError` if a limit has too little left."""
+        """Raise `BudgetExceededError` if a limit has too little left.
+
+        Every cap refuses an amount of `None`, which has no bound.
+        """
         refused = []
         for axis in asked:
+            amount = asked[axis]
             for bucket in buckets.get(axis, ()):
-                short = bucket.shortage(asked[axis])
-                if short is not None:
-                    refused.append(short)
+                cap = bucket.cap
+                if cap is None:
+                    continue
+                spent, held = bucket.totals() if bucket.earlier else (bucket.spent, bucket.held)
+                if amount is None or spent + held + amount > cap:
+                    refused.append((bucket.end, bucket.place, amount, cap, spent, held))
         if refused:
             raise refusal(refused, self._now())
 
@@ -267,15 +277,12 @@ class MemoryHolds:
                 text = f"the ledger has its {self._max_holds} live holds: raise max_holds"
                 raise LedgerFullError(text)
         hold.state, hold.expires_ms = HELD, expires
-        self._add_live(name, hold)
+        self._soonest = min(self._soonest, expires)
+        self._live[name] = hold
         buckets = hold.buckets or {}
         for axis in hold.amounts:
             for bucket in buckets.get(axis, ()):
                 bucket.held += hold.amounts[axis]
-
-    def _add_live(self, name: str, hold: Hold) -> None:
-        self._soonest = min(self._soonest, hold.expires_ms or 0)
-        self._live[name] = hold
 
     def _known(
         self, name: str, path: str, amounts: "dict[str, int]", charged: bool
@@ -323,7 +330,8 @@ class MemoryHolds:
     def _commit(self, hold: Hold, used: "dict[str, int]") -> None:
         if hold.state != COMMITTED:
             for axis in used:
-                self._check_axis(axis, True)
+                if axis not in self._axes:
+                    self._check_axis(axis, True)
             self._settle(hold, COMMITTED, dict(hold.amounts, **used))
 
     def _settle(self, hold: Hold, state: str, used: "dict[str, int]") -> None:
@@ -349,17 +357,21 @@ class MemoryHolds:
             name = hold.id if hold.id[0] == "#" else _name(hold.path, hold.id)
             for settled in (self._settled, self._former):
                 settled.pop(name, None)
-            self._add_live(name, hold)
+            self._soonest = min(self._soonest, hold.expires_ms or 0)
+            self._live[name] = hold
 
     def _count(self, hold: Hold, used: "dict[str, int]", sign: int) -> None:
         """Replace a hold, as its state counts it, by what was used; or, with -1, the reverse."""
         buckets = hold.buckets or {}
         was, amounts = hold.state, hold.amounts
         for axis in buckets:
-            amount, spent = amounts.get(axis, 0), used.get(axis, 0)
-            if amount or spent:
-                for bucket in buckets[axis]:
-                    bucket.settle(was, sign * amount, sign * spent)
+            amount, spent = sign * amounts.get(axis, 0), sign * used.get(axis, 0)
+            for bucket in buckets[axis]:
+                if was == HELD:
+                    bucket.held -= amount
+                elif was == EXPIRED:
+                    bucket.spent -= amount
+                bucket.spent += spent
 
     def _forget_settled(self, now: int) -> None:
         """Forget what was settled too long ago: two dicts in turn are cheaper than many dates."""

@@ -62,9 +62,9 @@ class BudgetedToolCall:
         try:
             while self._held:
                 account, hold = self._held.pop()
+                note_tool_call(hold, self.name, True)
                 await hold.commit(hold.amounts)
                 account.note(hold.amounts)
-                note_tool_call(hold, self.name, True)
         finally:
             self.abandon()
 
@@ -80,8 +80,8 @@ class BudgetedToolCall:
         """Settle the call where nothing can be awaited; it counts as one that was made."""
         while self._held:
             _, hold = self._held.pop()
-            hold.abandon(hold.amounts)
             note_tool_call(hold, self.name, False)
+            hold.abandon(hold.amounts)
 
     def __enter__(self) -> Self:
         self.begin_blocking()

@@ -1,9 +1,10 @@
-"""Add up what calls used by model and tool, and tell their ledger at most every ten seconds."""
+"""Add up what calls used by model and tool, and tell their ledger."""
 
 import time
 from threading import Lock, RLock, Thread
 from weakref import ref
 
+from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.records import origin
 from budget_cpython.process_state import (
     LOCK,
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from budget_cpython.ledger.journal import HourOfUsage
 
+    Usage = dict[tuple[int, str, str, str], dict[str, int]]  # by hour, path, model and tool
+
 EVERY_S = 10  # at most so often a ledger is told
 MOST = 1000  # rows that wait: hours, paths, models and tools
 _LONGEST = 200  # characters of a name
@@ -29,9 +32,11 @@ _LONGEST = 200  # characters of a name
 class UsageLog:
     """The usage of one ledger's accounts by this process that the ledger was not told yet.
 
-    It is told in a thread, or in a task if it is awaited, so that no call waits; one in memory asks
-    for it. What it cannot take is told later; once 1,000 rows wait, others are dropped. The
-    first error is logged. `wall` returns Unix seconds, `now` seconds that never go back.
+    A ledger that `TAKES_USAGE` writes it with the next settlement, which follows at once: nothing
+    is told by a timer. Another is told at most every ten seconds, in a thread, or in a task if it
+    is awaited, so that no call waits; one in memory asks for it. What it cannot take is told later;
+    once 1,000 rows wait, others are dropped. The first error is logged. `wall` returns Unix
+    seconds, `now` seconds that never go back.
     """
 
     def __init__(
@@ -47,6 +52,7 @@ class UsageLog:
         self._now = now
         self._is_awaited = iscoroutinefunction(ledger.add_usage)
         self._is_shared = getattr(ledger, "IS_SHARED", True)
+        self._is_timed = self._is_shared and not getattr(ledger, "TAKES_USAGE", False)
         self._has_failed = False
         self.begin_again()
         begin_again_in_children(self)
@@ -55,7 +61,7 @@ class UsageLog:
         """Know no usage, in a process that was forked."""
         self._lock = RLock()  # a forgotten call is collected anywhere, here too
         self._telling = Lock()
-        self._rows: dict[tuple[int, str, str, str], dict[str, int]] = {}
+        self._rows: Usage = {}
         self._due = self._now() + EVERY_S
         self._task: Any = None
         self._kept: Any = None  # the ledger, while it is to be told something
@@ -67,38 +73,57 @@ class UsageLog:
         second = int(self._wall())
         if not second:
             return  # the date is not known
-        place = (second - second % 3600, path, _name(model), _name(tool))
+        place = (second - second % 3600, path, _name(model), tool and _name(tool))
         with self._lock:
             self._add(place, amounts)
-            if not self._is_shared:
-                is_due = may_tell and len(self._rows) > MOST // 2
-            else:
+            if self._is_timed:
                 now = self._now()
                 is_due = may_tell and now >= self._due
                 if is_due:
                     self._due = now + EVERY_S
+            else:
+                is_due = may_tell and len(self._rows) > MOST // 2
+            if self._is_shared and self._kept is None:
                 self._wait_for_end()
         if is_due:
             self._begin_to_tell()
 
+    def take(self) -> "Usage":
+        """Return what the ledger was not told yet: it is told now."""
+        with self._lock:
+            used, self._rows, self._kept = self._rows, {}, None
+            UNTOLD.discard(self)
+        return used
+
+    def keep(self, used: "Usage", error: Exception) -> None:
+        """Tell the ledger again later, unless it may have been told."""
+        if not self._has_failed:
+            self._has_failed = True
+            _log_failure("warning", error)
+        if isinstance(error, LedgerError) and getattr(error, "applied", False) is False:
+            with self._lock:
+                for place in used:
+                    self._add(place, used[place])
+                self._wait_for_end()
+
     def flush(self) -> None:
         """Tell a ledger that blocks what it was not told yet."""
         with self._telling:
-            ledger, rows = self._take()
+            ledger, used = self._ledger(), self.take()
             try:
-                if rows and not self._is_awaited:
-                    ledger.add_usage(rows)
+                if used and ledger is not None and not self._is_awaited:
+                    ledger.add_usage(_rows(used))
             except Exception as error:  # noqa: BLE001 - only the attribution is late
-                self._keep(rows, error)
+                self.keep(used, error)
 
     async def flush_awaited(self) -> None:
         """Tell a ledger that is awaited what it was not told yet."""
-        ledger, rows = self._take()
+        ledger, used = self._ledger(), self.take()
         try:
-            if rows:
-                await ledger.add_usage(rows)
+            if used and ledger is not None:
+                await ledger.add_usage(_rows(used))
         except Exception as error:  # noqa: BLE001 - only the attribution is late
-            self._keep(rows, error)
+            self.keep(used, error)
 
     async def finish(self) -> None:
         """Tell a ledger that is awaited all, before it is closed: also what a task tells it now."""
@@ -133,26 +158,6 @@ class UsageLog:
             except RuntimeError:
                 pass  # the interpreter ends, and tells the ledger
 
-    def _take(self) -> "tuple[Any, list[HourOfUsage]]":
-        from budget_cpython.ledger.journal import HourOfUsage
-
-        with self._lock:
-            rows = [HourOfUsage(*place, amounts) for place, amounts in self._rows.items()]
-            ledger, self._rows, self._kept = self._ledger(), {}, None
-            UNTOLD.discard(self)
-        return ledger, rows if ledger is not None else []
-
-    def _keep(self, rows: "list[HourOfUsage]", error: Exception) -> None:
-        """Tell the ledger again later, unless it may have been told."""
-        if not self._has_failed:
-            self._has_failed = True
-            _log_failure("warning", error)
-        if getattr(error, "applied", None) is False:
-            with self._lock:
-                for *place, amounts in rows:
-                    self._add(tuple(place), amounts)
-                self._wait_for_end()
-
     def _add(self, place: "Any", amounts: "dict[str, int]") -> None:
         total = self._rows.get(place)
         if total is None:
@@ -161,6 +166,12 @@ class UsageLog:
             total = self._rows[place] = {}
         for axis in amounts:
             total[axis] = total.get(axis, 0) + amounts[axis]
+
+
+def _rows(used: "Usage") -> "list[HourOfUsage]":
+    from budget_cpython.ledger.journal import HourOfUsage
+
+    return [HourOfUsage(*place, amounts) for place, amounts in used.items()]
 
 
 def usage_log_of(ledger: "Any") -> UsageLog | None:

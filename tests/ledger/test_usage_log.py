@@ -1,23 +1,26 @@
 """What calls used by model and tool, as their ledger is told of it."""
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerError, LedgerUnavailableError
 from budget_cpython import BudgetWrapper, ChatResponse, Ledger, Limit, SqliteLedger
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.tools import BudgetedToolCall
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
-from budget_cpython.ledger.usage_log import EVERY_S, MOST, UsageLog
+from budget_cpython.ledger.usage_log import EVERY_S, MOST, UsageLog, usage_log_of
 from tests.ledger.engines import AwaitedRedis, Engine, Memory, Postgres, Redis, Sqlite, of
+from tests.ledger.sqlite.watch import nothing, watched
 
 HOUR = 490_000 * HOUR_S
 CALL = {"calls": 1, "tokens": 6}
@@ -70,6 +73,73 @@ def test_usage_is_told_by_a_ledger_in_threads_and_past_a_limit(tmp_path: Path) -
     ledger.close()
     assert [row[3] for row in used(ledger)] == [CALL]
     ledger.close()
+
+
+def test_a_file_has_usage_in_the_commit_of_the_settlement(tmp_path: Path) -> None:
+    with watched() as watch, SqliteLedger(tmp_path / "ledger.db") as ledger:
+        ledger.set_limits("org", [Limit("tokens", 10_000), Limit("tool_calls", 9)])
+        call(ledger)
+        before = len(watch.statements)
+        for times in (2, 3):
+            call(ledger)
+            *_, last = " ".join(watch.statements[before:]).split("BEGIN IMMEDIATE")
+            assert "UPDATE holds" in last
+            assert "INTO usage" in last
+            with SqliteLedger(tmp_path / "ledger.db") as other:
+                assert [row[3] for row in used(other)] == [{"calls": times, "tokens": 6 * times}]
+        with BudgetedToolCall([BudgetAccount((), ledger, "org/a")], "look"):
+            pass
+        assert [row[2] for row in used(ledger)] == ["look", ""]
+    assert "microbudget-usage" not in [one.name for one in threading.enumerate()]
+
+
+@pytest.mark.parametrize(("code", "told"), [("SQLITE_FULL", 2), ("SQLITE_IOERR", 1)])
+def test_usage_in_a_commit_that_fails_comes_with_the_next_unless_it_may_be_there(
+    tmp_path: Path, code: str, told: int
+) -> None:
+    error = sqlite3.OperationalError("of the disk")
+    error.sqlite_errorcode = getattr(sqlite3, code)
+
+    def fail(statement: str, values: Any) -> None:
+        if statement == "COMMIT":
+            watch.before = nothing
+            raise error
+
+    with watched() as watch, SqliteLedger(tmp_path / "ledger.db") as ledger:
+        ledger.set_limits("org", [Limit("tokens", 10_000)])
+        hold = ledger.reserve("org", {"tokens": 6})
+        note(ledger)
+        watch.before = fail
+        with pytest.raises(LedgerError):
+            ledger.commit(hold)
+        note(ledger)
+        ledger.commit(hold)
+        assert [row[3] for row in used(ledger)] == [{"calls": told, "tokens": 6 * told}]
+        assert [one.spent for one in ledger.balance("org")] == [6]
+
+
+def note(ledger: Any) -> None:
+    usage = usage_log_of(ledger)
+    assert usage is not None
+    usage.add("org", "small", "", CALL)
+
+
+def test_usage_that_cannot_be_written_undoes_no_settlement(tmp_path: Path) -> None:
+    def fail(statement: str, values: Any) -> None:
+        if "INTO usage" in statement:
+            raise sqlite3.OperationalError("of the disk")
+
+    with watched() as watch, SqliteLedger(tmp_path / "ledger.db") as ledger:
+        ledger.set_limits("org", [Limit("tokens", 10_000)])
+        hold = ledger.reserve("org", {"tokens": 6})
+        note(ledger)
+        watch.after = fail
+        assert ledger.commit(hold).state == "committed"
+        watch.after = nothing
+        note(ledger)
+        ledger.charge("org", {"tokens": 1})
+        assert [row[3] for row in used(ledger)] == [{"calls": 2, "tokens": 12}]
+        assert [one.spent for one in ledger.balance("org")] == [7]
 
 
 def test_usage_of_a_lease_is_told_upstream() -> None:
@@ -240,7 +310,7 @@ def test_usage_is_told_at_the_end_of_a_process(tmp_path: Path) -> None:
 
 UNAVAILABLE = """
 import os
-from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerError, LedgerUnavailableError
 from budget_cpython.ledger.usage_log import UsageLog
 class Down:
     asked = 0

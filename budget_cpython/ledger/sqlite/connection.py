@@ -24,6 +24,7 @@ from budget_cpython.ledger.sqlite.trust import (
 _LONGEST_NAP = 0.01
 _PAGE = 1024  # bytes: an operation writes a few pages, whole
 _LOG_PAGES = 2000  # 2 MB: while a log grows, each sync costs more
+_STATEMENTS = 512  # kept compiled: one for each number of rows that is looked for
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)  # the connection is as good as before
 
 
@@ -32,19 +33,22 @@ class SqliteConnection:
 
     The file is opened by the first transaction, and again after an error, `close` and a fork, and
     if it was restored. It is checked whole when it is opened first. `timeout` is in seconds.
+    With `syncs_all` every transaction is synced; else some need not be, and the file says so.
     """
 
-    def __init__(self, file: LedgerFile, timeout: float) -> None:
+    def __init__(self, file: LedgerFile, timeout: float, syncs_all: bool = True) -> None:
         self.timeout = timeout
         self._file = file
+        self._syncs_all = syncs_all
+        self._is_synced = True  # the transaction under way, and those after it
         self._db: sqlite3.Connection
         self._pid = 0  # of the process that has the file open
         self._id: str | None = None  # of the ledger that this is for from now on
         self._place: tuple[int, int, bool] | None = None
         self._whole: tuple[int, int, bool] | None = None  # the place whose file was checked
 
-    def begin(self, until: float) -> sqlite3.Connection:
-        """Begin a transaction, which keeps every other writer out.
+    def begin(self, until: float, is_synced: bool = True) -> sqlite3.Connection:
+        """Begin a transaction, which keeps every other writer out; one that `is_synced` is durable.
 
         Raises `LedgerUnavailableError` if others have the file until the monotonic clock says
         `until`, or if the file's version has changed; `LedgerFullError`.
@@ -54,6 +58,8 @@ class SqliteConnection:
             try:
                 if self._pid != os.getpid() or self._file.place() != self._place:
                     self._open()
+                if is_synced != self._is_synced:
+                    self._sync(is_synced)
                 self._db.execute("BEGIN IMMEDIATE")
                 (version,) = self._db.execute("PRAGMA user_version").fetchone()
                 if version == len(schema.MIGRATIONS):
@@ -108,6 +114,14 @@ class SqliteConnection:
             with suppress(sqlite3.Error):
                 self._db.close()
 
+    def _sync(self, is_synced: bool) -> None:
+        """Have the next transactions synced, and all before them with the first of these, or not.
+
+        Those that are not are whole after a loss of power, or undone.
+        """
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
+        self._is_synced = is_synced
+
     def _open(self) -> None:
         if self._pid not in (0, os.getpid()):
             raise LedgerUnavailableError(
@@ -124,7 +138,12 @@ class SqliteConnection:
         logged = file.has_log()
         check_log(file, self._id)
         db = sqlite3.connect(
-            file.uri("rw"), timeout=0, isolation_level=None, check_same_thread=False, uri=True
+            file.uri("rw"),
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=_STATEMENTS,
+            uri=True,
         )
         try:
             if not schema.check(db, file.path):
@@ -138,13 +157,16 @@ class SqliteConnection:
             db.execute("PRAGMA synchronous = FULL")
             db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             if place != self._whole:
-                if logged:
+                if logged and schema.syncs_all(db):
                     check_frames(db, file)
                 check_whole(db, file)
+            if not self._syncs_all:
+                schema.note_unsynced(db)
         except BaseException:
             db.close()
             raise
         self._db, self._pid, self._id = db, os.getpid(), found
+        self._is_synced = True
         self._place = self._whole = place and (*place[:2], False)
 
     def __del__(

@@ -3,52 +3,61 @@
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from itertools import filterfalse
+from operator import attrgetter
 from threading import Condition, RLock, get_ident
 from typing import Any
 
-from budget_core.ledger.errors import LedgerError
 from budget_cpython.ledger.sqlite.connection import SqliteConnection
 from budget_cpython.ledger.sqlite.trust import SQLITE_ERRORS
 from budget_cpython.process_state import close_before_forks
 
-Perform = Callable[[sqlite3.Connection, str, tuple[Any, ...]], Any]
+Operation = tuple[str, tuple[Any, ...]]  # its name, and its arguments
+Perform = Callable[[sqlite3.Connection, Sequence[Operation]], list[Any]]
 
 
 class _Request:
     """One thread's operation, and what came of it; `done` once that lasts."""
 
-    __slots__ = ("arguments", "done", "error", "operation", "result", "thread")
+    __slots__ = ("done", "operation", "result", "thread")
 
-    def __init__(self, operation: str, arguments: tuple[Any, ...]) -> None:
+    def __init__(self, operation: Operation) -> None:
         self.operation = operation
-        self.arguments = arguments
         self.thread = get_ident()
         self.done = False
-        self.result: Any = None
-        self.error: Exception | None = None
+        self.result: Any = None  # or an error
+
+
+_is_done = attrgetter("done")
+_operation = attrgetter("operation")
+_result = attrgetter("result")
 
 
 class GroupCommit:
     """Does operations in transactions; those that come while one is under way share the next.
 
-    One thread at a time leads: it takes all operations that wait, does one after another in a
-    transaction, and commits. The other threads wait until theirs is done, or for their turn.
+    One thread at a time leads: it takes all operations that wait, does them in a transaction, and
+    commits. The other threads wait until theirs is done, or for their turn.
 
-    `perform` does an operation on the open connection. It may be called several times for one, in
-    any thread, after what it did before was undone. A `LedgerError` that it raises is an answer:
-    what it has written stands.
+    `perform` does operations on the open connection, and returns the result of each, or an error
+    in the place of that. It may be called several times for one, in any thread, after what it did
+    before was undone. A transaction of `unsynced` operations alone lasts through a crash of the
+    process, but not through a loss of power until the next one that is synced.
     """
 
-    def __init__(self, connection: SqliteConnection, perform: Perform) -> None:
+    def __init__(
+        self, connection: SqliteConnection, perform: Perform, unsynced: frozenset[str] = frozenset()
+    ) -> None:
         self._connection = connection
         self._perform = perform
+        self._unsynced = unsynced
         self._in_use = RLock()  # held while the connection is used, or kept closed
         self._changed = Condition()  # held while the attributes below change
         self._leader = 0  # a thread's number
         self._waiting: list[_Request] = []
         close_before_forks(self)
 
-    def run(self, operations: Sequence[tuple[str, tuple[Any, ...]]]) -> list[Any]:
+    def run(self, operations: Sequence[Operation]) -> list[Any]:
         """Do a thread's operations in their order, in one commit; return once they are durable.
 
         Each has its result, or its error in the place of that; an error undoes the operation that
@@ -61,21 +70,19 @@ class GroupCommit:
         if self._leader == get_ident():  # in a signal's handler, or a clock
             raise self._connection.locked()
         until = time.monotonic() + self._connection.timeout
-        requests = [_Request(*one) for one in operations]
+        requests = list(map(_Request, operations))
         batch: list[_Request] = []
         try:
             if self._leads(requests, until):
                 with self._in_use:
                     with self._changed:
                         batch, self._waiting = self._waiting, []
-                    left = batch
-                    while left and not self._transact(left, until):
-                        left = [one for one in left if not one.done]
+                    self._do(batch, until)
                 self._hand_over(batch, requests)
         except BaseException:
             self._hand_over(batch, requests)  # again, if an interrupt came during the first
             raise
-        return [one.result if one.error is None else one.error for one in requests]
+        return list(map(_result, requests))
 
     def close(self) -> None:
         """Close the file until the next operation.
@@ -107,65 +114,68 @@ class GroupCommit:
 
     def _leads(self, requests: list[_Request], until: float) -> bool:
         """Wait until requests are done, which is `False`, or it is this thread's turn to lead."""
+        own = get_ident()
         with self._changed:
             self._waiting += requests
-            while left := [one for one in requests if not one.done]:
-                if self._is_next(left[0].thread):
-                    self._leader = get_ident()
+            while requests and not requests[-1].done:  # they are done in their order
+                if not self._leader and self._waiting[0].thread == own:  # in a handler's thread too
+                    self._leader = own
                     return True
                 rest = None
-                if left[0] in self._waiting:
+                if requests[-1] in self._waiting:
                     rest = until - time.monotonic()
                     if rest <= 0:
                         raise self._connection.locked()
                 self._changed.wait(rest)
             return False
 
-    def _is_next(self, thread: int) -> bool:
-        """Tell whether a thread leads next, also in a signal's handler while it waits itself."""
-        return not self._leader and self._waiting[0].thread == thread
-
     def _hand_over(self, batch: list[_Request], own: list[_Request]) -> None:
         """Wake the other threads: some requests are done, and the first that waits leads next."""
         with self._changed:
             for one in own:
                 one.done = True  # or given up: no thread does it later
-            self._waiting = [one for one in [*batch, *self._waiting] if not one.done]
+            self._waiting = list(filterfalse(_is_done, [*batch, *self._waiting]))
             batch.clear()
             if self._leader == get_ident():
                 self._leader = 0
             self._changed.notify_all()
 
-    def _transact(self, batch: list[_Request], until: float) -> bool:
-        """Do operations in one transaction; return whether they are done.
+    def _do(self, batch: list[_Request], until: float) -> None:
+        """Do operations in one transaction; if that fails, in halves, until one fails alone."""
+        if not self._transact(batch, until):
+            half = len(batch) // 2
+            self._do(batch[:half], until)
+            self._do(batch[half:], until)
 
-        If one fails after it has written, all are undone, and it alone is done: it has failed.
+    def _transact(self, batch: list[_Request], until: float) -> bool:
+        """Do operations in one transaction; return whether they are done, if only by an error.
+
+        If one of several fails, all are undone. A commit that fails fails all of them.
         """
         connection = self._connection
         committing = False
+        operations = list(map(_operation, batch))
         try:
-            db = connection.begin(until)
-            for one in batch:
-                changes = db.total_changes
-                try:
-                    one.result, one.error = self._perform(db, one.operation, one.arguments), None
-                except LedgerError as error:
-                    one.error = error
-                except Exception as error:  # noqa: BLE001 - its own thread raises it
-                    one.error = error
-                    if isinstance(error, SQLITE_ERRORS):
-                        one.error = connection.ledger_error(error)
-                    if one.error is not error or db.total_changes != changes:
-                        one.done = True
-                        connection.roll_back(error)
-                        return False
+            db = connection.begin(until, not dict(operations).keys() <= self._unsynced)
+            try:
+                results = self._perform(db, operations)
+            except Exception as error:  # noqa: BLE001 - its own thread raises it
+                connection.roll_back(error)
+                if len(batch) > 1:
+                    return False
+                is_ours = isinstance(error, SQLITE_ERRORS)
+                batch[0].result = connection.ledger_error(error) if is_ours else error
+                batch[0].done = True
+                return True
+            for one, result in zip(batch, results, strict=True):
+                one.result = result
             committing = True
             db.execute("COMMIT")
             for one in batch:
                 one.done = True
         except SQLITE_ERRORS as error:
             for one in batch:
-                one.error, one.done = connection.ledger_error(error, None), True
+                one.result, one.done = connection.ledger_error(error, None), True
             connection.roll_back(error)
         except BaseException:
             if not connection.roll_back() and committing:  # it came right after the commit

@@ -4,12 +4,13 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from budget_core.errors import refuse
 from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import wake
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.limit_changes import changed_by
-from budget_cpython.ledger.operations import OPERATIONS
+from budget_cpython.ledger.operations import OPERATIONS, TOGETHER
 from budget_cpython.ledger.outages import OutageLog
 from budget_cpython.ledger.passthrough import Passthrough
 from budget_cpython.ledger.refusals import RefusalLog
@@ -19,16 +20,26 @@ from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
 from budget_cpython.ledger.sqlite.loaded_journal import LoadedJournal
 from budget_cpython.ledger.sqlite.loaded_ledger import READS
 from budget_cpython.ledger.sqlite.read_only import ReadOnlyConnection, back_up, open_read_only
-from budget_cpython.ledger.usage_log import flush_usage
+from budget_cpython.ledger.usage_log import UsageLog, flush_usage
 from budget_cpython.ledger.windows import Window, parse_window
+from budget_cpython.process_state import USAGE_LOGS
 from budget_cpython.wall_clock import WALL
+
+# which leave something to settle
+_HOLDING = frozenset(name for name in TOGETHER if not OPERATIONS[name].settles)
 
 
 class SqliteLedger(Passthrough):
     """Budgets by path in an SQLite file, shared by any number of threads and processes.
 
     An operation is durable once it has returned, also through a loss of power. Operations of all
-    threads that come while one commits share the next commit.
+    threads that come while one commits share the next commit. What calls used by model and tool is
+    written with the next settlement, in its commit.
+
+    With `durability="settle"`, a `reserve` or `extend` is not synced to the disk by itself: a call
+    takes one sync, that of its settlement. A crash of the process still loses nothing. A loss of
+    power may undo the holds that were taken after the last synced operation: then nothing counts
+    what their calls used, which were in flight, and their keys are free. docs/ledger.md says more.
 
     The file, and those that SQLite makes beside it, are for their owner alone. `path` is made
     absolute at once; its folder must exist, on a disk of this machine. Without `create` the file
@@ -45,6 +56,8 @@ class SqliteLedger(Passthrough):
     another one took its place.
     """
 
+    TAKES_USAGE = True  # with the next settlement
+
     def __init__(
         self,
         path: "str | os.PathLike[str]",
@@ -57,13 +70,19 @@ class SqliteLedger(Passthrough):
         timeout: float = 5.0,
         workspace: "str | os.PathLike[str] | None" = None,
         create: bool = True,
+        durability: str = "full",
     ) -> None:
+        if durability not in ("full", "settle"):
+            refuse("durability", "'full' or 'settle'", durability)
         if not 0 <= timeout <= 3600:
             raise ValueError(f"timeout must be seconds from 0 to 3600, not {timeout!r}")
         file = LedgerFile(path, workspace, create)
         self.path = file.path
         core = LoadedJournal(clock, windows, axes=axes, max_accounts=max_accounts, keep=keep)
-        self._commits = GroupCommit(SqliteConnection(file, timeout), core.perform)
+        unsynced = _HOLDING if durability == "settle" else frozenset[str]()
+        connection = SqliteConnection(file, timeout, not unsynced)
+        self._commits = GroupCommit(connection, core.perform, unsynced)
+        self._usage = USAGE_LOGS[self] = UsageLog(self)
         self._refusals = RefusalLog(self)
         self._outages = OutageLog()
 
@@ -124,11 +143,7 @@ class SqliteLedger(Passthrough):
         Returns the result of each, or the error that its method would raise. A `reserve` does not
         wait for holds. Raises `LedgerUnavailableError` for all if others have the file.
         """
-        try:
-            found = self._commits.run(operations)
-        except LedgerUnavailableError as error:
-            self._outages.begin(error)
-            raise
+        found = self._run(operations)
         for place, (operation, arguments) in enumerate(operations):
             try:
                 found[place] = self._seen(found[place], operation, arguments)
@@ -140,12 +155,33 @@ class SqliteLedger(Passthrough):
         return found
 
     def _do(self, operation: str, *arguments: Any) -> Any:
+        (found,) = self._run([(operation, arguments)])
+        return self._seen(found, operation, arguments)
+
+    def _settle(self, operation: str, *arguments: Any) -> Any:
+        """Do an operation, and write what calls used until now in its commit."""
+        operations: list[tuple[str, tuple[Any, ...]]] = [(operation, arguments)]
+        used = self._usage.take()
+        if used:
+            operations.insert(0, ("tell_usage", (used,)))
         try:
-            (found,) = self._commits.run([(operation, arguments)])
+            *told, found = self._run(operations)
+        except LedgerUnavailableError as error:
+            self._usage.keep(used, error)
+            raise
+        for failure in told:
+            if failure is not None:
+                self._usage.keep(used, failure)
+        found = self._seen(found, operation, arguments)
+        wake(self, *arguments[:1])
+        return found
+
+    def _run(self, operations: Sequence[tuple[str, tuple[Any, ...]]]) -> list[Any]:
+        try:
+            return self._commits.run(operations)
         except LedgerUnavailableError as error:
             self._outages.begin(error)
             raise
-        return self._seen(found, operation, arguments)
 
     def _seen(self, found: Any, operation: str, arguments: tuple[Any, ...]) -> Any:
         """Return a result, or raise the error in its place; note refusals and outages."""

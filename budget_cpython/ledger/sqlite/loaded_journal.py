@@ -26,12 +26,6 @@ from budget_cpython.ledger.sqlite.loaded_ledger import LoadedLedger
 
 TRIMMED = 16  # old rows that go with each operation, beside as many as it adds
 
-_LIMITS = "SELECT axis, cap, window FROM buckets WHERE current AND account = ?"
-_BALANCES = rows.BUCKET + " FROM buckets WHERE current AND {} ORDER BY account, axis, window"
-_HOLDS = (
-    "SELECT number, crc, name, path, amounts, buckets, state, expires, actual, taken FROM holds"
-    " WHERE state = 'held' AND {} ORDER BY taken, number LIMIT ?"
-)
 _KNOWN = "SELECT number FROM events WHERE name = ?"
 _NOTE = "INSERT INTO events (at, kind, account, details, name) VALUES (?, ?, ?, ?, ?)"
 _TRIM_EVENTS = (
@@ -56,23 +50,22 @@ class LoadedJournal(LoadedLedger):
 
     def set_limits(self, path: str, limits: Sequence[Limit], by: str = "") -> None:
         """Give an account these limits and no others, and note what changed, `by` whom."""
-        before = [Limit(*row) for row in self._db.execute(_LIMITS, (path,)).fetchall()]
+        before = self.limits(path)
         super().set_limits(path, limits)
-        after = [one.limit() for one in self._accounts.get(path, ())]
-        self.note(change_of(path, before, after, by))
+        self.note(change_of(path, before, self.limits(path), by))
 
     def balances(self, path: str = "") -> list[Balance]:
         """Return the balance of each account's own limits, by path, axis and window."""
         selected, given = _below("account", path)
-        found = self._db.execute(_BALANCES.format(selected), given).fetchall()
-        buckets = [self._as_of_now(row) for row in found]
+        found = rows.read(self._db, rows.CURRENT_OF.format(selected), *given)
+        buckets = [self._as_of_now(columns) for _, columns in found]
         return [Balance.of(bucket, bucket.spent, bucket.held) for bucket in buckets]
 
     def open_holds(self, path: str = "", most: int = 1000) -> list[OpenHold]:
         """Return holds that are not settled, the oldest first."""
         selected, given = _below("path", path)
-        holds = self._db.execute(_HOLDS.format(selected), (*given, max(0, most)))
-        return [_open_hold(row) for row in holds.fetchall()]
+        text = rows.OPEN.format(selected)
+        return [_open_hold(*row) for row in rows.read(self._db, text, *given, max(0, most))]
 
     def note(self, events: Sequence[LedgerEvent]) -> list[int]:
         """Append events; return their numbers, 0 for a `name` that is known already."""
@@ -109,18 +102,30 @@ class LoadedJournal(LoadedLedger):
 
     def add_usage(self, new: Sequence[HourOfUsage]) -> None:
         """Add usage of calls to the sums of its hour, path, model and tool."""
-        newest = 0
-        for hour, path, model, tool, amounts in checked_usage(new):
-            place = (hour, path, model, tool)
+        for *place, amounts in checked_usage(new):
+            self.tell_usage({tuple(place): amounts})
+
+    def tell_usage(self, new: dict[Any, dict[str, int]]) -> None:
+        """Add usage, by hour, path, model and tool, that is known to be well-formed."""
+        for place, amounts in new.items():
+            total = self._used.setdefault(place, {})
+            for axis in amounts:
+                total[axis] = total.get(axis, 0) + amounts[axis]
+
+    def _save_usage(self) -> None:
+        """Add to the rows of usage; where new ones begin, some old ones go."""
+        new = newest = 0
+        for place, amounts in self._used.items():
             known = self._db.execute(_USED, place).fetchone()
             total = _from_json(known[0]) if known else {}
             for axis in amounts:
                 total[axis] = total.get(axis, 0) + amounts[axis]
             self._db.execute(_USE, (*place, dumps(total)))
-            newest = max(newest, hour)
+            if not known:
+                new, newest = new + 1, max(newest, place[0])
         if new:
             over = min(newest, self._time // 1000) - KEEP_USAGE_S
-            self._db.execute(_TRIM_USAGE, (over, TRIMMED + len(new)))
+            self._db.execute(_TRIM_USAGE, (over, TRIMMED + new))
 
     def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
         """Return the usage of hours that began at `since` or later, in Unix seconds."""
@@ -131,12 +136,12 @@ class LoadedJournal(LoadedLedger):
             for hour, place, model, tool, amounts in found
         ]
 
-    def _as_of_now(self, row: Sequence[Any]) -> Bucket:
+    def _as_of_now(self, columns: list[Any]) -> Bucket:
         """Return what counts of a row's limit now; nothing is moved on in the file.
 
         The other buckets of a window are added up without a look at their checksums.
         """
-        account, axis, name, _, start, end, spent, held, cap = rows.checked(row)
+        account, axis, name, _, start, end, spent, held, cap = columns
         place, sums = (account, axis, name), (int(spent), int(held))
         window = self._reader.window(name)
         is_over = self._time >= end
@@ -157,9 +162,8 @@ def _below(column: str, path: str) -> tuple[str, tuple[str, ...]]:
     return between, (path, path + "/", path + "0")  # "0" comes after "/"
 
 
-def _open_hold(row: Sequence[Any]) -> OpenHold:
-    *columns, taken = row
-    name, path, amounts, _, _, expires, _ = rows.checked(columns)
+def _open_hold(taken: int, columns: list[Any]) -> OpenHold:
+    name, path, amounts, _, _, expires, _ = columns
     key = name if name[0] == "#" else name.partition("/")[2]
     return OpenHold(path, key, _from_json(amounts), taken // 1000, -(-expires // 1000))
 

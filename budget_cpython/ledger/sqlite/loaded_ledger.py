@@ -9,11 +9,12 @@ from typing import Any
 
 from budget_core.ledger import memory
 from budget_core.ledger.bucket import HELD, Bucket
-from budget_core.ledger.checks import chain, check_path, root
+from budget_core.ledger.checks import MOST, chain, check_key, check_path
 from budget_core.ledger.counted_limit import CountedLimit
 from budget_core.ledger.errors import LedgerError, UnknownHoldError
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Balance, Hold, check_hold
+from budget_core.ledger.records import Hold, check_hold
+from budget_cpython.ledger.operations import TOGETHER
 from budget_cpython.ledger.sqlite import rows
 from budget_cpython.ledger.windows import Window
 
@@ -26,14 +27,32 @@ READS = (
     "balances",
     "open_holds",
 )  # operations before which nothing may be left to expire
+_TOGETHER = frozenset((*TOGETHER, "hold", "add_usage", "tell_usage"))  # load and save once
+_KEY_AT = {"reserve": 2, "charge": 2, "renew": 3, "hold": 1}  # the place of their key
+_ON_ACCOUNTS = ("reserve", "charge", "renew", "balance", "limits", "history", "set_limits")
+_ON_PAST = ("history", "set_limits")  # windows
+_PATHS = 1024  # whose accounts are remembered
+
+Operation = tuple[str, tuple[Any, ...]]  # its name, and its arguments
+
+
+@lru_cache(_PATHS)
+def _chain(path: Any) -> list[str]:
+    return chain(check_path(path))
+
+
+def _name_of(hold: Hold) -> str:
+    return hold.id if hold.id[:1] == "#" else _chain(hold.path)[0] + "/" + check_key(hold.id)
 
 
 class LoadedLedger(memory.Ledger):
-    """The core's ledger, with no accounts and holds but those that one operation looks for.
+    """The core's ledger, with no accounts and holds but those that some operations look for.
 
-    They are loaded from a file, and saved where they have changed. The clock stands still during an
-    operation. One thread at a time uses it.
+    They are loaded from a file together, and saved where they have changed. The clock stands still
+    meanwhile. One thread at a time uses it.
     """
+
+    _paths = staticmethod(_chain)
 
     def __init__(
         self, clock: Callable[[], float], windows: Callable[[Any], Window], **options: Any
@@ -41,30 +60,53 @@ class LoadedLedger(memory.Ledger):
         super().__init__(clock, Lock(), windows=lru_cache(64)(windows), **options)
         self._db: sqlite3.Connection
 
-    def perform(self, db: sqlite3.Connection, operation: str, arguments: tuple[Any, ...]) -> Any:
-        """Do an operation on a file; `None` if it is to be done again, after a commit."""
+    def perform(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> list[Any]:
+        """Do operations on a file, in their order; return their results.
+
+        A `LedgerError` in the place of one is an answer too, and so is the `ValueError` of a
+        malformed argument. `None` is the result of one of `READS` that is to be done again, after a
+        commit. Raises whatever else goes wrong: then the file's transaction is to be undone.
+        """
         self._db = db
-        self._begin()
-        if operation in READS and self._expire_some(STEP) == STEP:
-            return None
-        try:
-            found = getattr(self, operation)(*arguments)
-        except LedgerError:
-            self._save()  # a refusal may have moved windows on
-            raise
-        self._save(found if isinstance(found, Hold) else None)
-        return found
+        results: list[Any] = []
+        for at, (operation, arguments) in enumerate(operations):
+            goes_on = at > 0 and operation in _TOGETHER and operations[at - 1][0] in _TOGETHER
+            if not goes_on:
+                if at:
+                    self._save()
+                self._begin()
+                if operation in READS and self._expire_some(STEP) == STEP:
+                    results.append(None)
+                    continue
+                self._load(operations[at:] if operation in _TOGETHER else [operations[at]])
+            try:
+                found: Any = getattr(self, operation)(*arguments)
+            except LedgerError as error:
+                found = error
+            except ValueError as error:
+                if operation not in _TOGETHER:
+                    raise
+                found = error
+            if isinstance(found, Hold):
+                if found not in self._holds:
+                    self._named[_name_of(found)] = found
+                if at + 1 < len(
+                    operations
+                ):  # the next may change it, which is its caller's by then
+                    now = (found.state, found.expires_ms, found.actual)
+                    found = Hold(found.path, found.id, found.amounts, *now)
+            results.append(found)
+        self._save()
+        return results
 
     def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
         """Give an account these limits and no others."""
-        self._load_accounts(chain(check_path(path)), past=True)
-        before = self._accounts.get(path, [])
+        before = self._accounts.get(check_path(path), [])
         super().set_limits(path, limits)
         after = self._accounts.get(path, [])
         for limit in before:
             if limit not in after:
-                names = (path, limit.axis, limit.window.name)
-                self._db.execute(rows.DELETE_LIMIT, names)
+                self._db.execute(rows.DELETE_LIMIT, limit.place)
                 del self._windows[limit]
         for limit in after:
             self._windows.setdefault(limit, None)
@@ -72,19 +114,9 @@ class LoadedLedger(memory.Ledger):
             count = self._count_accounts() + (1 if after else -1)
             self._db.execute(rows.UPDATE_TOTALS, (rows.crc([count]), count))
 
-    def limits(self, path: str) -> list[Limit]:
-        """Return an account's own limits."""
-        self._load_accounts(chain(check_path(path)))
-        return super().limits(path)
-
     def accounts(self) -> list[str]:
         """Return the paths of all accounts, sorted."""
         return [account for (account,) in self._db.execute(rows.ACCOUNTS)]
-
-    def history(self, path: str) -> list[Balance]:
-        """Return the counts of an account's own limits in windows that are over."""
-        self._load_accounts(chain(check_path(path)), past=True)
-        return super().history(path)
 
     def expire(self) -> int:
         """Settle holds that are over, and forget old ones; return how many were over."""
@@ -97,8 +129,10 @@ class LoadedLedger(memory.Ledger):
         self._by_id: dict[int, Bucket] = {}
         self._loaded: dict[Bucket, tuple[int, list[Any]]] = {}  # id, and the columns as loaded
         self._windows: dict[CountedLimit, Any] = {}  # the current bucket as loaded
+        self._named: dict[str, Hold] = {}  # loaded ones and new ones
         self._holds: dict[Hold, tuple[int, list[Any]]] = {}  # number, and the columns as loaded
-        self._time = now = super()._now()
+        self._used: dict[Any, dict[str, int]] = {}  # usage that is to be added
+        self._time = now = int(self._clock() * 1000)
         self._kept_until = now and now + self._keep_ms  # of what is settled now; 0 without a date
 
     def _now(self) -> int:
@@ -108,23 +142,17 @@ class LoadedLedger(memory.Ledger):
         return f"#{self._time:x}-{os.urandom(6).hex()}"  # in order, which keeps an index small
 
     def _count_accounts(self) -> int:
-        (count,) = rows.checked(self._db.execute(rows.TOTALS).fetchone())
+        ((_, (count,)),) = rows.read(self._db, rows.TOTALS)
         return int(count)
 
-    def _paths(self, path: str) -> list[str]:
-        paths = chain(path)
-        if not self._accounts:
-            self._load_accounts(paths)
-        return paths
-
     def _find(self, hold: Hold) -> Hold:
-        if check_hold(hold).id[:1] == "#" and self._look_up(hold.id) is None:
+        found = self._named.get(_name_of(check_hold(hold)))
+        if found is None or found.path != hold.path:
             raise UnknownHoldError(hold.path, hold.id)
-        return super()._find(hold)
+        return found
 
     def _look_up(self, name: str) -> Hold | None:
-        row = self._db.execute(rows.KNOWN, (name, self._time)).fetchone()
-        return row and self._load_hold(row)
+        return self._named.get(name)
 
     def _sweep(self, most: int) -> int:
         """Remove settled holds that are no longer kept, and settle live ones that are over."""
@@ -136,81 +164,136 @@ class LoadedLedger(memory.Ledger):
     def _expire_some(self, most: int) -> int:
         """Settle live holds that are over, up to so many, and save that; return their number."""
         self._begin()
-        over = self._db.execute(rows.OVER, (self._time, most)).fetchall()
-        for row in over:
-            self._expire_one(self._load_hold(row), self._time)
+        self._load_holds(rows.read(self._db, rows.OVER, self._time, most))
+        over = list(self._holds)
+        for hold in over:
+            self._expire_one(hold, self._time)
         self._save()
         return len(over)
 
-    def _load_accounts(self, paths: list[str], past: bool = False) -> None:
-        """Load the accounts of a path and of all above it; with `past`, all windows."""
-        for row in self._db.execute(rows.CHAINS[len(paths)], paths).fetchall():
-            bucket = self._bucket(row)
-            names = account, axis, name = row[2:5]
+    def _load(self, operations: Sequence[Operation]) -> None:
+        """Load the holds and the accounts that operations look for, each once.
+
+        A malformed path or key is left to the operation, which refuses it.
+        """
+        names: dict[str, None] = {}
+        accounts: dict[str, None] = {}
+        for operation, arguments in operations:
+            about: Any = arguments[0] if arguments else None
+            keys = arguments[_KEY_AT.get(operation, len(arguments)) :][:1]
+            if isinstance(about, Hold):
+                about, keys = about.path, (about.id, *keys)
+            try:
+                paths = _chain(about)
+            except (TypeError, ValueError):
+                continue
+            for key in keys:
+                if isinstance(key, str) and key.isascii():
+                    names[key if key[:1] == "#" else paths[0] + "/" + key] = None
+            if operation in _ON_ACCOUNTS:
+                accounts.update(dict.fromkeys(paths))
+        if names:
+            self._load_holds(rows.read(self._db, rows.KNOWN, self._time, among=list(names)))
+        if accounts:
+            self._load_accounts(list(accounts), operations[0][0] in _ON_PAST)
+
+    def _load_accounts(self, accounts: list[str], past: bool) -> None:
+        """Load the limits of accounts in their current windows; with `past`, in all."""
+        for bucket in self._read(rows.CURRENT, among=accounts):
+            account, axis, name = bucket.place
             limit = CountedLimit(account, axis, self._reader.window(name), bucket)
             if past or self._time >= bucket.end:
-                limit.past = [self._bucket(one) for one in self._db.execute(rows.PAST, names)]
-            elif limit.window.reach:  # one stands for all that still count: they may be many
-                first = limit.window.bounds(bucket.start)[0]
-                earlier = Bucket(names, first, bucket.start)
-                bucket.earlier = [earlier]
-                for one in self._db.execute(rows.EARLIER, (*names, first, bucket.start)):
-                    if one[0] in self._by_id:  # a hold's, which may be settled before
-                        bucket.earlier.append(self._by_id[one[0]])
-                        continue
-                    *_, spent, held, _ = rows.checked(one)
-                    earlier.spent += int(spent)
-                    earlier.held += int(held)
+                limit.past = self._read(rows.PAST, *bucket.place)
+            elif limit.window.reach:
+                bucket.earlier = self._earlier(bucket, limit.window)
             self._windows[limit] = (bucket, bucket.start, bucket.end, bucket.cap)
             self._accounts.setdefault(account, []).append(limit)
 
-    def _bucket(self, row: Sequence[Any]) -> Bucket:
-        number = row[0]
-        bucket = self._by_id.get(number)
-        if bucket is None:
-            columns = rows.checked(row)
-            start, end, spent, held, cap = columns[4:]
-            place = tuple(columns[:3])
-            bucket = self._by_id[number] = Bucket(place, start, end, int(spent), int(held), cap)
-            self._loaded[bucket] = (number, columns)
-        return bucket
+    def _earlier(self, bucket: Bucket, window: Window) -> list[Bucket]:
+        """Return one bucket for all that still count, which may be many, beside those of holds."""
+        first = window.bounds(bucket.start)[0]
+        earlier = Bucket(bucket.place, first, bucket.start)
+        found = [earlier]
+        for number, columns in rows.read(
+            self._db, rows.EARLIER, *bucket.place, first, bucket.start
+        ):
+            if number in self._by_id:  # a hold's, which may be settled before
+                found.append(self._by_id[number])
+                continue
+            earlier.spent += int(columns[6])
+            earlier.held += int(columns[7])
+        return found
 
-    def _load_hold(self, row: Any) -> Hold:
-        columns = rows.checked(row)
-        name, path, amounts, numbers, state, expires, actual = columns
-        ids = list(map(int, numbers.split()))
-        amounts, actual = rows.decode(amounts)[0], actual and rows.decode(actual)[0]
-        buckets: dict[str, tuple[Bucket, ...]] = {}
-        for one in self._db.execute(rows.OF_HOLD % ", ".join("?" * len(ids)), ids):
-            bucket, axis = self._bucket(one), one[3]
-            buckets[axis] = (*buckets.get(axis, ()), bucket)
-        key = name if name[0] == "#" else name.partition("/")[2]
-        hold = Hold(path, key, amounts, state, expires, actual, buckets)
-        self._holds[hold] = (row[0], columns)
-        self._live[name] = hold
-        return hold
+    def _read(self, statement: str, *given: Any, among: Sequence[Any] = ()) -> list[Bucket]:
+        """Return the buckets of rows; each is loaded once."""
+        found = []
+        for number, columns in rows.read(self._db, statement, *given, among=among):
+            bucket = self._by_id.get(number)
+            if bucket is None:
+                account, axis, name, _, start, end, spent, held, cap = columns
+                counts = (int(spent), int(held), cap)
+                bucket = self._by_id[number] = Bucket((account, axis, name), start, end, *counts)
+                self._loaded[bucket] = (number, columns)
+            found.append(bucket)
+        return found
 
-    def _save(self, new: Hold | None = None) -> None:
-        """Write what has changed, and a hold that may be new."""
-        db = self._db
-        for bucket, (number, row) in self._loaded.items():
-            sums = [rows.as_column(bucket.spent), rows.as_column(bucket.held)]
-            if sums != row[6:8]:
-                row[6:8] = sums
-                db.execute(rows.UPDATE_BUCKET, (rows.crc(row), *sums, number))
+    def _load_holds(self, found: list[tuple[int, list[Any]]]) -> None:
+        """Load the holds of rows, with their buckets."""
+        ids: dict[Hold, list[int]] = {}
+        missing: set[int] = set()
+        for number, columns in found:
+            name, path, amounts, numbers, state, expires, actual = columns
+            key = name if name[0] == "#" else name.partition("/")[2]
+            amounts, actual = rows.decode(amounts)[0], actual and rows.decode(actual)[0]
+            hold = self._named[name] = Hold(path, key, amounts, state, expires, actual, {})
+            self._holds[hold] = (number, columns)
+            if state == HELD:
+                self._live[name] = hold
+            ids[hold] = list(map(int, numbers.split()))
+            missing.update(ids[hold])
+        missing.difference_update(self._by_id)
+        if missing:
+            self._read(rows.OF_HOLDS, among=list(missing))
+        for hold, its in ids.items():
+            buckets: dict[str, tuple[Bucket, ...]] = {}
+            for number in its:
+                if number in self._by_id:  # else its limit was removed
+                    bucket = self._by_id[number]
+                    buckets[bucket.place[1]] = (*buckets.get(bucket.place[1], ()), bucket)
+            hold.buckets = buckets
+
+    def _save(self) -> None:
+        """Write what has changed, and what is new."""
+        db, sums, changed, sweeps = self._db, [], [], 0
         for limit, window in self._windows.items():
             bucket = limit.bucket
             if window != (bucket, bucket.start, bucket.end, bucket.cap):
                 self._save_window(limit, window and window[0])
-        for hold, (number, row) in self._holds.items():
-            if [hold.state, hold.expires_ms] != row[4:6]:
-                actual = None if hold.actual is None else rows.as_json(hold.actual)
-                due = hold.expires_ms if hold.state == HELD else self._kept_until
-                row[4:] = changed = [hold.state, hold.expires_ms, actual]
-                db.execute(rows.UPDATE_HOLD, (rows.crc(row), *changed, due, number))
+        for bucket, (number, row) in self._loaded.items():
+            spent, held = bucket.spent, bucket.held
+            if spent != int(row[6]) or held != int(row[7]):
+                row[6] = spent if spent <= MOST else str(spent)  # SQLite's integers end
+                row[7] = held if held <= MOST else str(held)
+                sums.append((rows.crc(row), *row[6:8], number))
+        if sums:
+            db.executemany(rows.UPDATE_BUCKET, sums)
+        for name, hold in self._named.items():
+            if hold not in self._holds:
+                sweeps += self._insert(name, hold) % SWEEP_EVERY == 0
+            elif [hold.state, hold.expires_ms] != self._holds[hold][1][4:6]:
+                number, row = self._holds[hold]
+                row[4:] = [hold.state, hold.expires_ms, rows.as_json(hold.actual)]
+                changed.append((rows.crc(row), *row[4:], self._due(hold), number))
             hold.buckets = None
-        if new is not None and new not in self._holds:
-            self._insert(new)
+        if changed:
+            db.executemany(rows.UPDATE_HOLD, changed)
+        if self._used:
+            self._save_usage()
+        if sweeps:
+            self._sweep(SWEPT * sweeps)
+
+    def _save_usage(self) -> None:
+        raise NotImplementedError
 
     def _save_window(self, limit: CountedLimit, left: Bucket | None) -> None:
         """Write the window that a limit is in, and remove those that it does not keep."""
@@ -223,22 +306,19 @@ class LoadedLedger(memory.Ledger):
                 row[3:6], row[8] = [int(one is bucket), one.start, one.end], one.cap
                 db.execute(rows.UPDATE_WINDOW, (rows.crc(row), *row[3:6], one.cap, number))
         if bucket not in self._loaded:
-            row = [limit.account, limit.axis, limit.window.name, 1, bucket.start, bucket.end]
-            row += [rows.as_column(bucket.spent), rows.as_column(bucket.held), bucket.cap]
+            row = [*bucket.place, 1, bucket.start, bucket.end, 0, 0, bucket.cap]
             number = db.execute(rows.INSERT_BUCKET, (rows.crc(row), *row)).lastrowid or 0
             self._loaded[bucket] = (number, row)
 
-    def _insert(self, hold: Hold) -> None:
-        buckets, amounts = hold.buckets or {}, rows.as_json(hold.amounts)
-        ids = " ".join(
-            [str(self._loaded[bucket][0]) for axis in buckets for bucket in buckets[axis]]
-        )
-        name = hold.id if hold.id[0] == "#" else f"{root(hold.path)}/{hold.id}"
-        live = hold.state == HELD
-        actual, due = (None, hold.expires_ms) if live else (amounts, self._kept_until)
-        row = [name, hold.path, amounts, ids, hold.state, hold.expires_ms, actual]
-        taken = (rows.crc(row), *row, due, self._time)
-        number = self._db.execute(rows.INSERT_HOLD, taken).lastrowid or 0
-        hold.buckets = None
-        if number % SWEEP_EVERY == 0:
-            self._sweep(SWEPT)
+    def _insert(self, name: str, hold: Hold) -> int:
+        """Write a new hold; return its number."""
+        buckets = hold.buckets or {}
+        ids = [str(self._loaded[bucket][0]) for axis in buckets for bucket in buckets[axis]]
+        amounts, actual = rows.as_json(hold.amounts), rows.as_json(hold.actual)
+        row = [name, hold.path, amounts, " ".join(ids), hold.state, hold.expires_ms, actual]
+        taken = (rows.crc(row), *row, self._due(hold), self._time)
+        return self._db.execute(rows.INSERT_HOLD, taken).lastrowid or 0
+
+    def _due(self, hold: Hold) -> int | None:
+        """Return when a live hold expires, and when a settled one is forgotten."""
+        return hold.expires_ms if hold.state == HELD else self._kept_until

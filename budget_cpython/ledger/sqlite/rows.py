@@ -6,18 +6,16 @@ from json import JSONDecoder
 from typing import Any
 from zlib import crc32
 
-from budget_core.ledger.checks import MAX_DEPTH, MOST
+_AT_ONCE = 500  # values of one statement: SQLite takes 32,766
 
-BUCKET = "SELECT id, crc, account, axis, window, current, starts, ends, spent, held, cap"
-_CURRENT = BUCKET + (
-    " FROM buckets WHERE current AND account IN (%s) ORDER BY account, axis, window"
-)
-CHAINS = [_CURRENT % ", ".join("?" * depth) for depth in range(MAX_DEPTH + 1)]
+_BUCKET = "SELECT id, crc, account, axis, window, current, starts, ends, spent, held, cap"
+CURRENT = _BUCKET + " FROM buckets WHERE current AND account IN (%s) ORDER BY account, axis, window"
+CURRENT_OF = _BUCKET + " FROM buckets WHERE current AND {} ORDER BY account, axis, window"
 _OF_LIMIT = " FROM buckets WHERE account = ? AND axis = ? AND window = ?"
-PAST = BUCKET + _OF_LIMIT + " AND NOT current ORDER BY starts DESC"
-EARLIER = BUCKET + _OF_LIMIT + " AND starts >= ? AND starts < ?"
+PAST = _BUCKET + _OF_LIMIT + " AND NOT current ORDER BY starts DESC"
+EARLIER = _BUCKET + _OF_LIMIT + " AND starts >= ? AND starts < ?"
 SUMS = "SELECT spent, held" + _OF_LIMIT + " AND starts >= ? AND starts <= ?"
-OF_HOLD = BUCKET + " FROM buckets WHERE id IN (%s)"
+OF_HOLDS = _BUCKET + " FROM buckets WHERE id IN (%s)"
 UPDATE_BUCKET = "UPDATE buckets SET crc = ?, spent = ?, held = ? WHERE id = ?"
 UPDATE_WINDOW = (
     "UPDATE buckets SET crc = ?, current = ?, starts = ?, ends = ?, cap = ? WHERE id = ?"
@@ -28,9 +26,10 @@ INSERT_BUCKET = (
 )
 DELETE_LIMIT = "DELETE" + _OF_LIMIT
 
-_HOLD = "SELECT number, crc, name, path, amounts, buckets, state, expires, actual FROM holds"
-KNOWN = _HOLD + " WHERE name = ? AND (state = 'held' OR due = 0 OR due > ?)"
-OVER = _HOLD + " WHERE state = 'held' AND due <= ? ORDER BY due LIMIT ?"
+_HOLD = ", crc, name, path, amounts, buckets, state, expires, actual FROM holds"
+KNOWN = "SELECT number" + _HOLD + " WHERE (state = 'held' OR due = 0 OR due > ?) AND name IN (%s)"
+OVER = "SELECT number" + _HOLD + " WHERE state = 'held' AND due <= ? ORDER BY due LIMIT ?"
+OPEN = "SELECT taken" + _HOLD + " WHERE state = 'held' AND {} ORDER BY taken, number LIMIT ?"
 INSERT_HOLD = (  # in the place of one of that name that is forgotten
     "INSERT OR REPLACE INTO holds"
     " (crc, name, path, amounts, buckets, state, expires, actual, due, taken)"
@@ -59,19 +58,24 @@ def crc(columns: list[Any]) -> int:
     return crc32(repr(columns).encode())
 
 
-def checked(row: Sequence[Any]) -> list[Any]:
-    """Return a row's columns but for its number and checksum, which must be right."""
-    _, found, *columns = row
-    if found != crc(columns):
-        raise sqlite3.DatabaseError(f"row {row[0]} does not have its checksum")
-    return columns
+def read(
+    db: sqlite3.Connection, statement: str, *given: Any, among: Sequence[Any] = ()
+) -> list[tuple[int, list[Any]]]:
+    """Return each row's first column, and those of its checksum, which must be right.
+
+    The values `among` which its key is are for the statement's `%s`.
+    """
+    found = []
+    for at in range(0, max(1, len(among)), _AT_ONCE):
+        some = among[at : at + _AT_ONCE]
+        text = statement % ", ".join("?" * len(some)) if some else statement
+        for number, check, *columns in db.execute(text, (*given, *some)):
+            if check != crc32(repr(columns).encode()):
+                raise sqlite3.DatabaseError(f"row {number} does not have its checksum")
+            found.append((number, columns))
+    return found
 
 
-def as_column(value: int) -> int | str:
-    """Return a sum as it is kept."""
-    return value if value <= MOST else str(value)
-
-
-def as_json(amounts: dict[str, int]) -> str:
+def as_json(amounts: dict[str, int] | None) -> str | None:
     """Return amounts as they are kept."""
-    return str(amounts).replace("'", '"')  # axes are plain names
+    return None if amounts is None else str(amounts).replace("'", '"')  # axes are plain names

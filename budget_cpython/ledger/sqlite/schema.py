@@ -11,7 +11,8 @@ from budget_cpython.ledger.errors import LedgerCorruptError
 APPLICATION = 0x6D_62_6C_67  # "mblg", in the header of the file: `file` and others can tell it
 _SQL = files(__package__).joinpath("sql")
 MIGRATIONS = tuple(  # in order
-    _SQL.joinpath(name).read_text() for name in ("001_tables.sql", "002_operators.sql")
+    _SQL.joinpath(name).read_text()
+    for name in ("001_tables.sql", "002_operators.sql", "003_durability.sql")
 )
 
 _STATE = """
@@ -61,6 +62,18 @@ def read_mark(db: sqlite3.Connection) -> tuple[str, str]:
     if row is None:
         raise sqlite3.DatabaseError("the ledger has no id")
     return row[0], row[1]
+
+
+def syncs_all(db: sqlite3.Connection) -> bool:
+    """Return whether every program that used the file has synced each transaction."""
+    (unsynced,) = db.execute("SELECT unsynced FROM durability").fetchone()
+    return not unsynced
+
+
+def note_unsynced(db: sqlite3.Connection) -> None:
+    """Note for good that not every transaction is synced."""
+    if syncs_all(db):
+        db.execute("UPDATE durability SET unsynced = 1")
 
 
 def migrate(db: sqlite3.Connection, path: str) -> None:

@@ -38,7 +38,8 @@ THREADS = 3  # of each, which share commits
 class Kills:
     """Kills the writers of one ledger, round after round, and adds up what it saw."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, durability: str) -> None:
+        self._durability = durability
         self._random = random.Random(seed)  # noqa: S311 - instants, not secrets
         self._root = folder
         self._folder = folder
@@ -81,7 +82,12 @@ class Kills:
         return found[0].spent + found[0].held if found else 0
 
     def _open(self) -> SqliteLedger:
-        ledger = SqliteLedger(self._folder / NAME, clock=lambda: NOON, timeout=NO_HURRY)
+        ledger = SqliteLedger(
+            self._folder / NAME,
+            clock=lambda: NOON,
+            timeout=NO_HURRY,
+            durability=self._durability,
+        )
         for account in ("org", PATH):
             if not ledger.limits(account):
                 ledger.set_limits(account, [Limit("tokens", None, "day")])
@@ -147,11 +153,11 @@ def _read(pipe: int, most: int) -> int:
     return found
 
 
-def run(kills: int, seed: int, folder: str | None = None) -> int:
+def run(kills: int, seed: int, folder: str | None = None, durability: str = "full") -> int:
     """Kill so many writers, say how it went, and return the exit code."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        work = Kills(Path(place), seed)
+        work = Kills(Path(place), seed, durability)
         try:
             while work.kills < kills:
                 work.kill_some()
@@ -178,8 +184,11 @@ def main() -> int:
         "--folder",
         help="where the files are made; one in memory is quicker (default: for temporary files)",
     )
+    parser.add_argument(
+        "--durability", default="full", choices=["full", "settle"], help="(default: full)"
+    )
     options = parser.parse_args()
-    return run(options.kills, options.seed, options.folder)
+    return run(options.kills, options.seed, options.folder, options.durability)
 
 
 if __name__ == "__main__":

@@ -179,7 +179,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     open_at(path).close()
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(LedgerUnavailableError, match="schema version 99, and this program knows 2"):
+    with pytest.raises(LedgerUnavailableError, match="schema version 99, and this program knows 3"):
         SqliteLedger(path).accounts()
 
 
@@ -190,7 +190,7 @@ def test_an_older_schema_is_migrated_in_order_or_not_at_all(
         with monkeypatch.context() as patch:
             patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, *later))
             schema.migrate(db, str(path))
-            assert schema.check(db, str(path)) == 2 + len(later)
+            assert schema.check(db, str(path)) == 3 + len(later)
 
     path = tmp_path / "ledger.db"
     with open_at(path) as ledger:
@@ -200,7 +200,7 @@ def test_an_older_schema_is_migrated_in_order_or_not_at_all(
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
             migrate(second, "DROP TABLE gone")
-        assert schema.check(db, str(path)) == 2
+        assert schema.check(db, str(path)) == 3
         for _ in range(2):
             migrate(second, third)
             assert db.execute("SELECT n FROM more").fetchall() == [(11,)]

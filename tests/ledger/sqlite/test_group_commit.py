@@ -1,6 +1,7 @@
 """Operations of many threads share a commit: each is done or undone by itself, and lasts."""
 
 import itertools
+import random
 import signal
 import sqlite3
 import sys
@@ -15,12 +16,17 @@ import pytest
 
 from budget_core.ledger.errors import (
     BudgetExceededError,
+    LedgerError,
     LedgerFullError,
     LedgerUnavailableError,
 )
 from budget_core.ledger.limit import Limit
+from budget_core.ledger.memory import Ledger
+from budget_core.ledger.records import Hold
+from budget_core.wall_clock import DAY
 from budget_cpython.ledger.sqlite import SqliteLedger, connection, group_commit
 from tests.forked import in_child
+from tests.ledger.machine import comparable
 from tests.ledger.patience import NO_HURRY
 from tests.ledger.sqlite.watch import (
     NOON,
@@ -100,6 +106,90 @@ def stored_by_view(path: Path) -> tuple[int, int]:
     row: tuple[int, int] = view.execute("SELECT spent, held FROM balances").fetchone()
     view.close()
     return row
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_a_chain_is_read_and_written_once_for_all_that_share_a_commit(
+    ledger: SqliteLedger, watch: Watch, count: int
+) -> None:
+    limits = [Limit("tokens", None, "day"), Limit("calls", None)]
+    for path in ("org/team", "org/team/agent"):
+        ledger.set_limits(path, limits)
+
+    def asked(operations: list[Any]) -> tuple[list[Any], list[int]]:
+        before = len(watch.statements)
+        found = ledger.do_together(operations)
+        texts = ("FROM buckets", "UPDATE buckets", "FROM holds", "UPDATE holds")
+        return found, [sum(text in one for one in watch.statements[before:]) for text in texts]
+
+    taking = ("reserve", ("org/team/agent", {"tokens": 1, "calls": 1}))
+    holds, statements = asked([taking] * count)
+    assert statements == [1, 1, 0, 0]
+    _, statements = asked([("commit", (hold, {"tokens": 2})) for hold in holds])
+    assert statements == [1, 1, 1, 1]
+    assert {(one.spent, one.held) for one in ledger.balance("org/team/agent")} == {
+        (count, 0), (2 * count, 0)
+    }  # fmt: skip
+
+
+def test_each_of_those_that_share_a_commit_sees_those_before_it(ledger: SqliteLedger) -> None:
+    first, refused, done, again, other = ledger.do_together(
+        [
+            ("reserve", ("org", {"tokens": 60}, "a")),
+            ("reserve", ("org", {"tokens": 60}, "b")),
+            ("commit", (Hold("org", "a"), {"tokens": 30})),
+            ("reserve", ("org", {"tokens": 60}, "a")),
+            ("reserve", ("org", {"tokens": 60}, "b")),
+        ]
+    )
+    assert isinstance(refused, BudgetExceededError)
+    assert (first.state, first.actual) == ("held", None)  # as it was returned
+    assert (done.state, done.actual) == ("committed", {"tokens": 30})
+    assert (again.state, again.id, other.state) == ("committed", "a", "held")
+    assert counted(ledger) == (30, 60)
+
+
+def test_groups_of_any_operations_answer_as_the_reference_does_one_by_one(tmp_path: Path) -> None:
+    chosen = random.Random(31)  # noqa: S311 - operations, not secrets
+    now = [NOON]
+    reference = Ledger(lambda: now[0])
+    with SqliteLedger(tmp_path / "any.db", clock=lambda: now[0]) as ledger:
+        for engine in (reference, ledger):
+            engine.set_limits("org", [Limit("tokens", 400, "rolling 7200/4"), Limit("calls", None)])
+            engine.set_limits("org/a", [Limit("tokens", 300, "hour")])
+        for _ in range(150):
+            now[0] += chosen.choice((0, 1, 60, 1000))  # less than a day, in all
+            group = [any_operation(chosen) for _ in range(chosen.randrange(1, 9))]
+            expected = [comparable(one_by_one(reference, *one)) for one in group]
+            found = [comparable(one) for one in ledger.do_together(group)]
+            assert found == expected, group
+
+
+def any_operation(chosen: random.Random) -> tuple[str, tuple[Any, ...]]:
+    path, key = chosen.choice(("org", "org/a", "org/a/b")), str(chosen.randrange(40))
+    amounts = {"tokens": chosen.choice((1, 50, 200)), "calls": 1}
+    hold = Hold(path, key)
+    return chosen.choice(
+        [
+            ("reserve", (path, amounts, key, DAY)),
+            ("reserve", (path, {**amounts, "x": 1}, key, DAY)),
+            ("charge", (path, amounts, key)),
+            ("commit", (hold, amounts)),
+            ("renew", (hold, amounts, amounts, str(chosen.randrange(40)), DAY)),
+            ("release", (hold,)),
+            ("extend", (hold, DAY)),
+            ("hold", (path, key)),
+            ("balance", (path,)),
+            ("set_limits", ("org/a", [Limit("tokens", chosen.randrange(500), "hour")])),
+        ]
+    )
+
+
+def one_by_one(ledger: Ledger, operation: str, arguments: tuple[Any, ...]) -> Any:
+    try:
+        return getattr(ledger, operation)(*arguments)
+    except (LedgerError, ValueError) as error:
+        return error
 
 
 def test_what_is_refused_or_fails_undoes_nothing_else(

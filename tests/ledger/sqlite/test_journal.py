@@ -61,7 +61,7 @@ def test_a_file_of_the_first_version_is_brought_on_while_another_program_reads_i
             assert [one.held for one in ledger.balances()] == [3]
             assert ledger.note([LedgerEvent("limits", "org", {})]) == [1]
         older.execute("COMMIT")
-        assert older.execute("PRAGMA user_version").fetchone() == (2,)
+        assert older.execute("PRAGMA user_version").fetchone() == (3,)
 
 
 def test_a_view_and_a_backup_of_the_first_version_leave_it_as_it_is(

@@ -28,11 +28,12 @@ def watch() -> Iterator[Watch]:
         yield watch
 
 
+@pytest.mark.parametrize("durability", ["full", "settle"])
 @pytest.mark.parametrize("kills", [20, pytest.param(100, marks=pytest.mark.slow)])
 def test_kills_in_the_midst_of_writes_lose_and_break_nothing(
-    kills: int, capsys: pytest.CaptureFixture[str]
+    kills: int, durability: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ledger_kills.run(kills=kills, seed=0, folder=MEMORY) == 0
+    assert ledger_kills.run(kills=kills, seed=0, folder=MEMORY, durability=durability) == 0
     assert ", 0 broken" in capsys.readouterr().out
 
 

@@ -228,7 +228,7 @@ def test_a_schema_that_another_program_brings_on_is_refused_at_once(
         db.execute("PRAGMA user_version = 99")
         with pytest.raises(LedgerUnavailableError, match="schema version 99"):
             ledger.charge("org", ONE)
-        db.execute("PRAGMA user_version = 2")
+        db.execute("PRAGMA user_version = 3")
     assert spent(ledger) == 1
 
 

@@ -61,6 +61,13 @@ def watched() -> Iterator[Watch]:
             watch.after(statement, values)
             return cursor
 
+        def executemany(self, statement: str, rows: Any, /) -> sqlite3.Cursor:
+            watch.statements.append(statement)
+            watch.before(statement, rows)
+            cursor = super().executemany(statement, rows)
+            watch.after(statement, rows)
+            return cursor
+
     def connect(*args: Any, **options: Any) -> sqlite3.Connection:
         db: sqlite3.Connection = real(*args, **{"factory": Watched, **options})
         watch.connections.append(db)
