@@ -67,7 +67,7 @@ class BudgetTracker:
         self._forget()
         self._arm()
         if ledger is not None or account is not None:
-            from budget_core.ledger.for_tracker import ledger_count  # loaded for the first ledger
+            from budget_core.ledger.ledger_count import ledger_count  # loaded for the first ledger
 
             self.ledger_account = ledger_count(self, ledger, account)
             self.ledger_account.begin()

@@ -70,7 +70,7 @@ class BudgetWrapper:
             check_provider("inner", inner)
         options = (account, prices, count_tokens, max_tokens, ttl, key, raises, wait, expect)
         if ledger is not None or any(options):
-            from budget_core.ledger.for_wrapper import draw_on  # loaded for the first ledger
+            from budget_core.ledger.enforced_account import draw_on  # loaded for the first ledger
 
             tracker, self.ledger_account = draw_on(
                 self, inner, tracker, enforcement, ledger, *options

@@ -150,7 +150,7 @@ class Envelope:
         """
         if account.count(None) == len(account):
             return False
-        from budget_core.ledger.for_run import account_for  # loaded for the first ledger
+        from budget_core.ledger.run_account import account_for  # loaded for the first ledger
 
         self.ledger = account_for(self.ledger, *account)
         return True

@@ -27,7 +27,7 @@ class FleetBudget:
     def __init__(
         self, settings: "Any", secret: "Any", daily: "DailyBudgetTracker", tls: "Any" = None
     ) -> None:
-        import budget_core.ledger.for_run  # noqa: F401 - now: in a run the C stack is deeper
+        import budget_core.ledger.run_account  # noqa: F401 - now: in a run the C stack is deeper
 
         key = getattr(secret, "LEDGER_KEY", None)
         self.account = settings.LEDGER_ACCOUNT + "/" + (settings.DEVICE or chip_number())

@@ -9,7 +9,7 @@ from budget_core.call import Call
 from budget_core.checks import check_kind
 from budget_core.config import Enforcement
 from budget_core.errors import refuse
-from budget_core.ledger.for_wrapper import WrapperAccount, enforce_near_limits
+from budget_core.ledger.enforced_account import EnforcedAccount, enforce_near_limits
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.outbox import finish
 from budget_core.money import in_nano
@@ -53,7 +53,7 @@ _OF_TRACKER = (
 _OF_ACCOUNT = ("max_tokens", "wait", "expect", "ttl")
 
 
-class _AccountInLedger(WrapperAccount):
+class _AccountInLedger(EnforcedAccount):
     """An account as one ledger keeps it: it enforces what is due near a limit, then holds."""
 
     owner: "BudgetAccount"
@@ -118,7 +118,7 @@ class BudgetAccount:
         if limits:
             self._set_limits(limits)
 
-    def in_ledger(self, is_blocking: bool) -> WrapperAccount:
+    def in_ledger(self, is_blocking: bool) -> EnforcedAccount:
         """Return the ledger's account for calls of threads, or for those of asyncio.
 
         Raises `ForkedLedgerError` in a forked process whose calls a limit could not count.

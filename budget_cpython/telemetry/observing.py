@@ -13,7 +13,7 @@ from typing import Any
 
 from budget_core.call import Call
 from budget_core.config import Enforcement
-from budget_core.ledger.for_wrapper import WrapperAccount
+from budget_core.ledger.enforced_account import EnforcedAccount
 from budget_core.log import log
 from budget_core.wrapper import BudgetWrapper
 from budget_cpython.process_state import LATE_CALLS, LOCK, OBSERVERS, put_back, replace
@@ -60,7 +60,7 @@ def _watched() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
         (Call, "admit", _watched_admit),
         (Call, "settle", _watched_settle),
         (BudgetWrapper, "chat", _watched_chat),
-        (WrapperAccount, "report_refusal", _watched_refusal),
+        (EnforcedAccount, "report_refusal", _watched_refusal),
     )
 
 

@@ -42,8 +42,8 @@ def test_a_public_name_is_found_however_it_is_imported(mine: Path, program: str)
 
 def test_a_ledger_is_in_reach_for_a_program_that_uses_one(mine: Path) -> None:
     agent = "from budget_core import Operative\nOperative(None{})\n"
-    assert "ledger/for_run.py" not in reached(mine, agent.format(""))
-    assert "ledger/for_run.py" in reached(mine, agent.format(", ledger=object()"))
+    assert "ledger/run_account.py" not in reached(mine, agent.format(""))
+    assert "ledger/run_account.py" in reached(mine, agent.format(", ledger=object()"))
     with (mine / "settings.py").open("a") as file:
         file.write('LEDGER = "http://host:8321"\n')
     assert "board/fleet.py" in reached(mine, "from budget_core.board.console import main\n")
@@ -91,8 +91,10 @@ def test_a_board_on_a_ledger_goes_without_the_ledger_of_other_programs(mine: Pat
     with (mine / "settings.py").open("a") as file:
         file.write('LEDGER = "http://host:8321"\n')
     found = reached(mine, "from budget_core.board.console import main\n")
-    assert found >= LEASES | {"ledger/for_run.py"}
-    assert found.isdisjoint({"ledger/for_wrapper.py", "ledger/for_tracker.py", "ledger/waiting.py"})
+    assert found >= LEASES | {"ledger/run_account.py"}
+    assert found.isdisjoint(
+        {"ledger/enforced_account.py", "ledger/ledger_count.py", "ledger/waiting.py"}
+    )
 
 
 def test_a_lease_goes_without_the_accounts_and_windows_of_a_whole_ledger(mine: Path) -> None:

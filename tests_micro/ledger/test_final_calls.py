@@ -10,10 +10,10 @@ from budget_core.agent.tool import Tool
 from budget_core.config import TurnBudgetConfig
 from budget_core.errors import ProviderError
 from budget_core.ledger.errors import LedgerUnavailableError, UnknownHoldError
-from budget_core.ledger.for_run import RunAccount
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.llm_account import IN_PROCESS
 from budget_core.ledger.memory import Ledger
+from budget_core.ledger.run_account import RunAccount
 from budget_core.prices import Price
 from budget_core.provider import ChatResponse, ToolCall
 from budget_core.tracker import TurnBudgetTracker

@@ -14,8 +14,8 @@ except ImportError as error:
 
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_cpython.adapters.account import Accounts, Options
+from budget_cpython.adapters.object_proxy import budgeted_kind, twin_of, with_state_of
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
-from budget_cpython.adapters.standing_in import budgeted_kind, twin_of, with_state_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
 

@@ -16,11 +16,11 @@ from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.account import Accounts, BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
+from budget_cpython.adapters.object_proxy import twin_of
 from budget_cpython.adapters.opened_accounts import Caller
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.settling import pieces_blocking, settled_blocking
-from budget_cpython.adapters.standing_in import twin_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.adapters.wire.format import ending
 from budget_cpython.deadline import Deadline

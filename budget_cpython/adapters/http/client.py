@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from budget_cpython.adapters.account import Accounts, BudgetAccount
 from budget_cpython.adapters.http.attempt import package_of
 from budget_cpython.adapters.http.send import send, send_blocking
-from budget_cpython.adapters.standing_in import named_like
+from budget_cpython.adapters.object_proxy import named_like
 
 T = TypeVar("T")
 

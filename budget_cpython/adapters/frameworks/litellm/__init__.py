@@ -26,7 +26,7 @@ from budget_cpython.adapters.frameworks.litellm.calls import (
     attempt_async,
 )
 from budget_cpython.adapters.http.instrumented import counts_clients
-from budget_cpython.adapters.standing_in import StandingIn
+from budget_cpython.adapters.object_proxy import ObjectProxy
 from budget_cpython.deadline import Deadline
 from budget_cpython.process_state import ROUTERS, replace
 
@@ -50,11 +50,11 @@ def budgeted(what: Any, accounts: Accounts) -> Any:
     """
     caller = _Caller(accounts)
     if what is litellm:
-        return StandingIn(what, {name: caller.function(name) for name in FORMATS})
+        return ObjectProxy(what, {name: caller.function(name) for name in FORMATS})
     if isinstance(what, Router):
         found = {name: caller.marked(getattr(what, name)) for name in _ROUTED}
         found.update({name: _refused(name) for name in _UNSEEN if hasattr(what, name)})
-        return StandingIn(what, found)
+        return ObjectProxy(what, found)
     raise ValueError(
         "budgeted takes the module litellm, as in budgeted(litellm, '$5/day').completion(…), or a "
         f"litellm.Router, not {what!r}"

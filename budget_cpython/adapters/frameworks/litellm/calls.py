@@ -14,6 +14,7 @@ from budget_core.ledger.errors import BudgetExceededError
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
+from budget_cpython.adapters.object_proxy import ObjectProxy
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.settling import (
@@ -23,7 +24,6 @@ from budget_cpython.adapters.settling import (
     settled,
     settled_blocking,
 )
-from budget_cpython.adapters.standing_in import StandingIn
 from budget_cpython.adapters.wire.format import WireFormat
 from budget_cpython.adapters.wire.openai_chat import ChatCompletions, Completions
 from budget_cpython.adapters.wire.openai_embeddings import Embeddings
@@ -102,7 +102,7 @@ def as_litellm(error: BudgetError, model: str) -> Exception:
     return found  # type: ignore[no-any-return]
 
 
-class _Stream(StandingIn):
+class _Stream(ObjectProxy):
     """Stands in for a stream of LiteLLM, and counts its pieces."""
 
     def __init__(self, inner: Any, call: BudgetedCall, reader: Any) -> None:

@@ -34,13 +34,13 @@ def draw_on(
     tracker: "BudgetTracker | None",
     enforcement: str | None,
     *options: "Any",
-) -> "tuple[BudgetTracker, WrapperAccount]":
+) -> "tuple[BudgetTracker, EnforcedAccount]":
     """Return a wrapper's tracker, by default one without limits, and its account of a ledger.
 
-    `options` are those of `WrapperAccount`. Raises `ValueError` if the tracker or an inner provider
-    already counts on the same account.
+    `options` are those of `EnforcedAccount`. Raises `ValueError` if the tracker or an inner
+    provider already counts on the same account.
     """
-    account = WrapperAccount(wrapper, *options)
+    account = EnforcedAccount(wrapper, *options)
     if tracker is None:
         mode = enforcement or Enforcement.CUTOFF
         tracker = TurnBudgetTracker(TurnBudgetConfig(None, None, enforcement=mode))
@@ -110,7 +110,7 @@ class _TrackerAccount:
             report_limit(wrapper)
 
 
-class WrapperAccount(LedgerAccount):
+class EnforcedAccount(LedgerAccount):
     """An account of a ledger that a wrapper's calls draw on.
 
     `wrapper` says how to enforce limits, has the hook to call, and whether to estimate. `unpriced`

@@ -6,7 +6,7 @@ from typing import Any
 from budget_cpython.adapters.account import Accounts
 
 
-class StandingIn:
+class ObjectProxy:
     """Stands in for an object: `isinstance` and all attributes are its own, but those `replaced`.
 
     Attributes that are set are set on the object.
