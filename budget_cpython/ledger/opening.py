@@ -106,6 +106,12 @@ def _beneath(url: str, awaited: bool, options: dict[str, Any]) -> Any:
     return _engine("threaded.ThreadedLedger", False)(ledger) if awaited else ledger
 
 
+def engine_of(url: str) -> str:
+    """Return the engine of a ledger's URL, such as `sqlite`; empty for one that has no engine."""
+    scheme = url.partition(":")[0]
+    return scheme if scheme == "sqlite" else _SERVERS.get(scheme, "").partition(".")[0]
+
+
 def several_databases(url: str) -> list[str]:
     """Return the URLs of the Postgres databases of one ledger; none where `url` is one."""
     each = url.split() if isinstance(url, str) else []

@@ -1,25 +1,14 @@
 """Examine a ledger, the machine and what is installed; change nothing."""
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 from budget_core.errors import BudgetError
 from budget_cpython.finding import Finding, fails, not_run
+from budget_cpython.ledger.opening import engine_of
 from budget_cpython.ops.doctor.engine import TIMEOUT_S, Check
 from budget_cpython.ops.doctor.machine import check_keys, check_prices, check_versions
-
-_ENGINES = {
-    "sqlite": "sqlite",
-    "redis": "redis",
-    "rediss": "redis",
-    "redis+cluster": "redis",
-    "rediss+cluster": "redis",
-    "unix": "redis",
-    "postgres": "postgres",
-    "postgresql": "postgres",
-    "http": "http",
-    "https": "http",
-}
 
 
 def examine(
@@ -47,31 +36,19 @@ def examine(
 
 def _engine_checks(url: str, now: int, options: dict[str, Any], timeout_s: float) -> list[Check]:
     """Return the checks of the engine of a URL; what that needs is loaded only then."""
-    kind = _ENGINES.get(url.partition(":")[0])
+    kind = engine_of(url)
+    if not kind:
+        raise ValueError(
+            "a ledger's URL begins with sqlite:, redis://, rediss://, redis+cluster://, unix://, "
+            "postgresql://, http:// or https://"
+        )
     try:
-        if kind == "sqlite":
-            from budget_cpython.ops.doctor.sqlite import sqlite_checks
-
-            return sqlite_checks(url, now)
-        if kind == "redis":
-            from budget_cpython.ops.doctor.redis import redis_checks
-
-            return redis_checks(url, now, timeout_s)
-        if kind == "postgres":
-            from budget_cpython.ops.doctor.postgres import postgres_checks
-
-            return postgres_checks(url, now, timeout_s)
-        if kind == "http":
-            from budget_cpython.ops.doctor.http import http_checks
-
-            return http_checks(url, now, options, timeout_s)
+        module = import_module(f"budget_cpython.ops.doctor.{kind}")
+        found: list[Check] = getattr(module, f"{kind}_checks")(url, now, options, timeout_s)
     except ModuleNotFoundError as error:
         said = fails(f"{error}", f"pip install 'microbudget[{kind}]'")
         return [("engine", lambda: said)]
-    raise ValueError(
-        "a ledger's URL begins with sqlite:, redis://, rediss://, redis+cluster://, unix://, "
-        "postgresql://, http:// or https://"
-    )
+    return found
 
 
 def _run(check: Callable[[], Finding]) -> Finding:

@@ -13,7 +13,7 @@ from budget_cpython.ledger.postgres.conninfo import complete
 from budget_cpython.ops.doctor.engine import Check, answers, compare_clocks
 
 
-def postgres_checks(url: str, now: int, timeout_s: float) -> list[Check]:
+def postgres_checks(url: str, now: int, options: dict[str, Any], timeout_s: float) -> list[Check]:
     """Return the checks of the server of a URL, or of those of several databases."""
     each = [_asker(one, timeout_s) for one in several_databases(url) or [url]]
 

@@ -14,7 +14,7 @@ from budget_cpython.ledger.redis.cluster import LateCluster
 from budget_cpython.ops.doctor.engine import Check, answers, compare_clocks
 
 
-def redis_checks(url: str, now: int, timeout_s: float) -> list[Check]:
+def redis_checks(url: str, now: int, options: dict[str, Any], timeout_s: float) -> list[Check]:
     """Return the checks of the server of a URL."""
 
     def version() -> str:

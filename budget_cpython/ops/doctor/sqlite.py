@@ -5,6 +5,7 @@ import sqlite3
 import stat
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from budget_cpython.finding import Finding, fails, ok, warning
 from budget_cpython.ledger.opening import sqlite_path
@@ -19,7 +20,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def sqlite_checks(url: str, now: int) -> list[Check]:
+def sqlite_checks(url: str, now: int, options: dict[str, Any], timeout_s: float) -> list[Check]:
     """Return the checks of the file of a URL."""
     path = os.path.abspath(sqlite_path(url.partition(":")[2]))
     fix = "make it with `microbudget limits set`, let this user write it, "
