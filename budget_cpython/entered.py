@@ -145,27 +145,23 @@ def carried(function: "Callable[..., Any]", around: tuple[WithEntry, ...]) -> "C
 
 def handing_on(function: "Callable[..., Any]") -> "Callable[..., Any]":
     """Return a function whose copies of the context have what generators entered, too."""
-
-    @wraps(function)
-    def run(*given: "Any", **options: "Any") -> "Any":
-        around = entered()
-        if not FRAME_OWNERS or around == _ENTERED.get():
-            return function(*given, **options)
-        token = _ENTERED.set(around)
-        try:
-            return function(*given, **options)
-        finally:
-            _ENTERED.reset(token)
-
-    return run
+    return _within(function, lambda: entered() if FRAME_OWNERS else _ENTERED.get())
 
 
 def handing_on_nothing(function: "Callable[..., Any]") -> "Callable[..., Any]":
     """Return a function that is outside of all that is entered, as is what it starts."""
+    return _within(function, lambda: None)
 
+
+def _within(
+    function: "Callable[..., Any]", entries: "Callable[[], tuple[WithEntry, ...] | None]"
+) -> "Callable[..., Any]":
     @wraps(function)
     def run(*given: "Any", **options: "Any") -> "Any":
-        token = _ENTERED.set(None)
+        around = entries()
+        if around == _ENTERED.get():
+            return function(*given, **options)
+        token = _ENTERED.set(around)
         try:
             return function(*given, **options)
         finally:
