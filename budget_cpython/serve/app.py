@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Scope
 
 from budget_cpython.serve.batch import BatchEndpoint
 from budget_cpython.serve.devices import DeviceReports
@@ -64,7 +65,7 @@ def make_app(
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    app.add_middleware(read_body_first)
+    app.add_middleware(read_body_first, find=service.find)
     return app
 
 
@@ -88,18 +89,30 @@ class _Service:
             self._metrics.append(metrics_route(observer, ledger, keys))
         self._service = LedgerService(ledger, keys, DeviceReports(ledger, clock), observer)
         self._page = _page_of(self.ledger, keys, clock, page_secret)
+        self._on_accounts: dict[tuple[str, str], OperationEndpoint] = {}  # by method and noun
         self._description = json.dumps(describe(keys is not None)).encode()
+
+    def find(self, scope: Scope) -> OperationEndpoint | None:
+        """Return the endpoint of an operation on an account, without a look at all routes."""
+        noun, slash, path = scope["path"].removeprefix("/v1/").partition("/")
+        endpoint = self._on_accounts.get((scope["method"], noun)) if slash else None
+        if endpoint is None or "\n" in path or scope.get("root_path"):
+            return None
+        scope["path_params"] = {"path": path}
+        return endpoint
 
     def routes(self) -> list[BaseRoute]:
         methods: dict[str, dict[str, ServedOperation]] = {}  # of a URL: `Allow` names all of them
         for operation in SERVED.values():
             for url in operation.urls("/{path:path}"):
                 methods.setdefault(url, {})[operation.method] = operation
+        endpoints = {url: OperationEndpoint(self._service, found) for url, found in methods.items()}
+        for operation in SERVED.values():
+            if operation.on_account:
+                endpoint = endpoints[operation.urls("/{path:path}")[0]]
+                self._on_accounts[operation.method, operation.noun] = endpoint
         return [
-            *(  # first, as they are asked for most
-                Route(url, OperationEndpoint(self._service, found), methods=list(found))
-                for url, found in methods.items()
-            ),
+            *(Route(url, one, methods=list(methods[url])) for url, one in endpoints.items()),
             Route(BATCH_URL, BatchEndpoint(self._service), methods=["POST"]),
             Route("/openapi.json", self._openapi),
             *probes(self.ledger),

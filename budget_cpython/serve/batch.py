@@ -31,6 +31,7 @@ from budget_cpython.serve.request_body import (
     headers_of,
     parse_object,
     read_batch,
+    squeeze,
 )
 from budget_cpython.serve.service import LedgerService, authorize
 
@@ -128,7 +129,7 @@ def _operations(body: bytes) -> list[Raw]:
     except DecodeError:
         rows = _read_slowly(body)
     else:
-        if _squeeze(body) != _squeeze(b'{"operations":[%s]}' % b",".join(rows)):
+        if squeeze(body) != squeeze(b'{"operations":[%s]}' % b",".join(rows)):
             raise HTTPException(400, f"a batch must have its name once, as in {_FORM}")
     if len(rows) > MOST:
         text = f"a batch must have at most {MOST} operations, not {len(rows)}"
@@ -146,10 +147,6 @@ def _read_slowly(body: bytes) -> list[Raw]:
     if len(fields) > 1 or not isinstance(rows, list):
         raise ValueError(f"a batch must be like {_FORM}")
     return [Raw(json.dumps(row).encode()) for row in rows]
-
-
-def _squeeze(text: bytes) -> bytes:
-    return text.translate(None, b" \t\r\n")
 
 
 def _parse(row: Raw) -> Json | ValueError:

@@ -11,6 +11,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from budget_cpython.serve.addresses import client_network
+from budget_cpython.serve.error_responses import AT_ONCE
 
 ENDS_AT_STOP = "microbudget.ends_at_stop"  # in the scope of a request that has no end of its own
 MAX_HEADERS = 16_384  # bytes of a request's first line and headers, or of the trailers of its body
@@ -57,6 +58,7 @@ class StrictConnection(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.unparsed = b""  # has arrived
+        self._extensions: Any = {AT_ONCE: self._answer}
         self._begin()
 
     def _begin(self) -> None:
@@ -141,6 +143,7 @@ class StrictConnection(HttpToolsProtocol):
         if self._is_whole:
             raise httptools.HttpParserError("a request ends within a line")
         super().on_message_begin()
+        self.scope["extensions"] = self._extensions
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; those after a body are dropped."""
@@ -171,6 +174,23 @@ class StrictConnection(HttpToolsProtocol):
         if not self._in_head:
             self._is_whole = True
             super().on_message_complete()
+
+    def _answer(self, head: bytes, body: bytes) -> bool:
+        """Write a whole answer if nothing is particular about it; return whether it is written.
+
+        `head` is its first line and headers, apart from those of the server and of the length.
+        """
+        cycle = self.cycle
+        is_usual = cycle.keep_alive and not cycle.access_log and cycle.scope["method"] != "HEAD"
+        if not is_usual or cycle.response_started or cycle.disconnected or self.flow.write_paused:
+            return False
+        lines = [b"%b: %b\r\n" % header for header in cycle.default_headers]
+        length = b"content-length: %d\r\n\r\n" % len(body)
+        cycle.response_started = cycle.response_complete = True
+        self.transport.write(b"".join([head, *lines, length, body]))
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
     def send_400_response(self, msg: str) -> None:
         """Answer a malformed request; what the app answers to it is dropped."""

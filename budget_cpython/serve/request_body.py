@@ -1,9 +1,10 @@
 """Read a request's body: small, whole before the app sees the request, and unambiguous JSON."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,12 +19,17 @@ TOO_DEEP = "the request's JSON is nested too deeply"
 _CLOSE = {"Connection": "close"}
 
 
-def read_body_first(app: ASGIApp) -> ASGIApp:
+def _none(scope: Scope) -> None:
+    """Find no app for a request."""
+
+
+def read_body_first(app: ASGIApp, find: Callable[[Scope], ASGIApp | None] = _none) -> ASGIApp:
     """Return an app that reads each request's body before it calls `app`, but for batches.
 
     So an answer always leaves the connection at the next request. A body above `MAX_BYTES`, or with
     its length stated in two ways, is refused, and so is a header of `ONCE` that is repeated: a
-    proxy and the service might each take another one. The connection is then closed.
+    proxy and the service might each take another one. The connection is then closed. An app that
+    `find` returns for a request is called in the place of `app`.
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -31,11 +37,13 @@ def read_body_first(app: ASGIApp) -> ASGIApp:
             await app(scope, receive, send)
             return
         try:
-            _check_once(scope["headers"])
+            headers = dict(scope["headers"])
+            if len(headers) < len(scope["headers"]):
+                _check_once(scope["headers"])
             if _is_batch(scope):
                 await app(scope, receive, send)
                 return
-            body = await _read(scope, receive, MAX_BYTES)
+            body = await _read(headers, receive, MAX_BYTES)
         except HTTPException as error:
             await error_reply(error)(scope, receive, send)
             return
@@ -46,7 +54,7 @@ def read_body_first(app: ASGIApp) -> ASGIApp:
             return unread.pop() if unread else await receive()
 
         if body is not None:
-            await app(scope, receive_body, send)
+            await (find(scope) or app)(scope, receive_body, send)
 
     return answer
 
@@ -58,7 +66,7 @@ def headers_of(scope: Scope) -> dict[str, str]:
 
 async def read_batch(scope: Scope, receive: Receive) -> bytes | None:
     """Return the body of a batch, or `None` if the client has gone; `HTTPException`."""
-    return await _read(scope, receive, MAX_BATCH_BYTES)
+    return await _read(dict(scope["headers"]), receive, MAX_BATCH_BYTES)
 
 
 def _is_batch(scope: Scope) -> bool:
@@ -67,17 +75,14 @@ def _is_batch(scope: Scope) -> bool:
 
 
 def _check_once(headers: Sequence[tuple[bytes, bytes]]) -> None:
-    if len(dict(headers)) == len(headers):
-        return
     names = [name.decode("latin-1") for name, _ in headers]
     for name in ONCE:
         if names.count(name) > 1:
             raise HTTPException(400, f"the header {name.title()} is given twice", _CLOSE)
 
 
-async def _read(scope: Scope, receive: Receive, most: int) -> bytes | None:
+async def _read(headers: dict[bytes, bytes], receive: Receive, most: int) -> bytes | None:
     """Return the body, or `None` if the client has gone."""
-    headers = dict(scope["headers"])
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or {b"content-length", b"transfer-encoding"} <= headers.keys():
         text = "give the body's length once, as Content-Length or by Transfer-Encoding"
@@ -110,7 +115,13 @@ def check_type(headers: Mapping[str, str]) -> None:
 def parse_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object in a body; `HTTPException` for another, and for a repeated name."""
     try:
-        found = _decode(body.decode())
+        found = _decode(body)
+        if squeeze(_encode(found)) == squeeze(body) and isinstance(found, dict):
+            return found  # most are; else a name is there twice, or something is unusual
+    except (ValueError, RecursionError):
+        pass
+    try:
+        found = _decode_slowly(body.decode())
     except RecursionError as error:
         raise HTTPException(400, TOO_DEEP) from error
     except ValueError as error:
@@ -133,4 +144,11 @@ def _parse_float(text: str) -> float:
     return int(value) if value.is_integer() and abs(value) <= MOST else value
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_parse_float).decode
+def squeeze(text: bytes) -> bytes:
+    """Return JSON without its blanks, those in texts included: to compare it with another one."""
+    return text.translate(None, b" \t\r\n")
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_slowly = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_parse_float).decode
+_decode = msgspec.json.Decoder(float_hook=_parse_float).decode

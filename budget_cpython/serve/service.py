@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -68,12 +69,16 @@ class LedgerService:
                 log.warning("a change of keys could not be noted yet: %s", error)
 
 
+_check_again = lru_cache(maxsize=1024)(check_path)  # requests name the same few again and again
+
+
 def authorize(operation: Operation, key: Key | None, given: Any) -> str:
     """Return the checked path of an operation, empty for `None`; `HTTPException` without a right.
 
     `ValueError` for a malformed path.
     """
-    path = "" if given is None else check_path(given)
+    check = _check_again if isinstance(given, str) else check_path
+    path = "" if given is None else check(given)
     if key is None:
         return path
     reach = f"key {key.name!r} is for {key.account!r}"

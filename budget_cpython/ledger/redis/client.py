@@ -6,14 +6,27 @@ from typing import Any
 import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.utils import HIREDIS_AVAILABLE
 
 from budget_cpython.ledger.redis.cluster import AwaitedCluster, LateCluster
+
+if HIREDIS_AVAILABLE:
+    from hiredis import pack_command
 
 MAX_CONNECTIONS = 64  # further threads and tasks wait for one
 CLUSTER = "+cluster://"
 _OF_A_NODE = 1000  # connections; a client of a cluster refuses further ones
 _MISPLACED = re.compile("//[^/?#]*[/?#].*@", re.DOTALL)  # an @ after the host: a password's / or ?
 _NODE = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(:(?P<port>[0-9]{1,5}))?\Z")
+
+
+class _HiredisPacking:
+    """Packs commands by `hiredis`, as connections that block do: a script has some 20 arguments."""
+
+    def pack_command(self, *args: Any) -> list[bytes]:
+        if " " in args[0]:  # they are two words of the protocol
+            args = (*args[0].split(), *args[1:])
+        return [pack_command(args)]
 
 
 def open_client(library: Any, url: str, timeout: float) -> Any:
@@ -38,6 +51,9 @@ def open_client(library: Any, url: str, timeout: float) -> Any:
             pool.connection_class(**pool.connection_kwargs)  # raises for an unknown option
             if is_cluster:
                 return _cluster(library, nodes, {**own, **library.connection.parse_url(one)})
+            if library is redis.asyncio and HIREDIS_AVAILABLE:
+                kind = pool.connection_class
+                pool.connection_class = type(kind.__name__, (_HiredisPacking, kind), {})
             return library.Redis.from_pool(pool)
     except (TypeError, ValueError, RedisError):
         pass  # its text may hold a part of the password
