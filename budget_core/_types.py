@@ -170,6 +170,24 @@ class CallAccount(Protocol):
         """
 
 
+class CallPrice(Protocol):
+    """The price of one call: a `Price`, or that of the model which a table finds for it."""
+
+    def cost(
+        self, prompt: int, completion: int, cached: int = 0, written: int = 0, hour: int = 0
+    ) -> int:
+        """Return the nano-USD of a call, rounded up."""
+
+    def affordable(self, nano_usd: int, prompt: int) -> int | None:
+        """Return how many completion tokens money buys after a prompt; `None` is any number."""
+
+    def cost_of(self, usage: Any, tier: Any = None) -> tuple[int, bool]:
+        """Return the nano-USD of a call's usage, and whether it is billed for nothing else."""
+
+    def answered_by(self, model: str) -> Any:
+        """Return the price to charge where this model answered: this one if it knows no other."""
+
+
 class EnvelopeView(Protocol):
     """What stop conditions, and calls that a run may cut short, read of an `Envelope`."""
 

@@ -2,7 +2,7 @@
 
 from budget_core.errors import refuse
 from budget_core.money import dollars, in_nano
-from budget_core.usage import read_usage
+from budget_core.usage import Usage, read_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Price:
         that is not the standard one, and what is not known. Tokens that may be input or output cost
         as the dearer.
         """
-        usage = read_usage(usage)
+        usage = usage if isinstance(usage, Usage) else read_usage(usage)
         report, written, hour = usage.report, usage.cache_written, 0
         full = usage.status in (usage.MEASURED, usage.ESTIMATED)
         if report is None and not usage.total:
@@ -127,7 +127,11 @@ class Price:
         if hour < written and not self._tariffs[0]:
             full = False
         cost = self.cost(prompt, usage.total - prompt, usage.cached, written, hour)
-        return cost, full and not _is_special(tier)
+        return cost, full and (tier is None or not _is_special(tier))
+
+    def answered_by(self, model: str) -> "Price":
+        """Return this price: a table may know another for the model that answered."""
+        return self
 
 
 def price_of(prices: "Any", model: str, vendor: str | None = None) -> "Any":
@@ -147,6 +151,36 @@ def price_of(prices: "Any", model: str, vendor: str | None = None) -> "Any":
             break
         _, slash, name = name.partition("/")
     return None
+
+
+class TablePrice:
+    """The price of one call by a table: of the model that it asks for, until one has answered.
+
+    It has the methods of that model's `Price`. `vendor` is the one whose names are looked up first,
+    that of the price unless given.
+    """
+
+    def __init__(self, prices: "Any", asked: str, price: "Any", vendor: str | None = None) -> None:
+        self.cost, self.affordable, self.cost_of = price.cost, price.affordable, price.cost_of
+        self._prices = prices
+        self._asked = asked
+        self._price = price
+        self._vendor = getattr(price, "vendor", None) if vendor is None else vendor
+
+    def answered_by(self, model: str) -> "Any":
+        """Return the price of the model that answered; this one where the table lacks it."""
+        if model == self._asked:
+            return self
+        found = price_of(self._prices, model, self._vendor)
+        if found is None and hasattr(self._price, "answered_by"):
+            found = self._price.answered_by(model)
+        return self if found is None or found is self._price else found
+
+
+def call_price(prices: "Any", model: str) -> "TablePrice | None":
+    """Return the price of a call to a model by a table, or `None`; raises as `price_of`."""
+    price = price_of(prices, model)
+    return None if price is None else TablePrice(prices, model, price)
 
 
 def has_more(report: "Any", known: str = _REPORT) -> bool:

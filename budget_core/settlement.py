@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from budget_core._types import CallPrice
 
 _MOST_USD = 9_000_000  # as nano-USD it is the most that a ledger takes at once
 
@@ -83,31 +84,31 @@ class Settlement:
             prompt = min(usage.input or 0, tokens)
             self._usage = estimated(prompt, tokens - prompt)
 
-    def cost(self, price: "Any") -> "tuple[int | None, bool]":
+    def cost(self, price: "CallPrice | None") -> "tuple[int | None, bool]":
         """Return the nano-USD of the call, `None` if unknown, and whether that is all.
 
-        The price is that of the model that answered, if `price` knows it. What the provider says it
-        billed counts where that is more; above nine million dollars it is a mistake, and what was
-        billed is unknown.
+        The model that answered is charged for, as far as `price` knows it. What the provider says
+        it billed counts where that is more; above nine million dollars it is a mistake, and what
+        was billed is unknown.
         """
         if not self.billed:
             return None if price is None else 0, True
         cost, is_all, response = None, False, self.response
         if price is not None:
             model = getattr(response, "model", None)
-            answered_by = getattr(price, "answered_by", None)
-            if model and answered_by is not None:
-                price = answered_by(model)
+            if model:
+                price = price.answered_by(model)
             tier = getattr(response, "service_tier", None) or self._tier
             cost, is_all = price.cost_of(self.usage, tier)
-        billed = _in_nano(getattr(response, "cost", None))
+        reported = getattr(response, "cost", None)
+        billed = 0 if reported is None else _in_nano(reported)
         if billed is None:
             return cost, False
         return (billed, True) if billed and billed >= (cost or 0) else (cost, is_all)
 
 
 def _in_nano(usd: "Any") -> "int | None":
-    """Return reported dollars as nano-USD, `None` for too many, 0 for anything else."""
+    """Return reported dollars as nano-USD, `None` for too many, 0 for any other value."""
     if not isinstance(usd, (int, float)) or not usd > 0:
         return 0
     if usd > _MOST_USD:

@@ -346,3 +346,58 @@ async def test_a_wrapper_counts_the_tier_that_was_asked_for() -> None:
     for unpriced in (1, 1, 2):
         await model.chat([QUESTION], max_tokens=50, service_tier="flex")
         assert model.unpriced == unpriced
+
+
+def answered_by(model: "str | None") -> "Any":
+    """Return an answer that says which model gave it."""
+    answer = says("done", PLAIN)
+    answer.model = model
+    return answer
+
+
+class Routed:
+    """A user's own price, which says itself what the models behind a router cost."""
+
+    def __init__(self, *usd: float) -> None:
+        price = Price(*usd)
+        self.cost, self.affordable, self.cost_of = price.cost, price.affordable, price.cost_of
+
+    def answered_by(self, model: str) -> "Any":
+        return Price(9, 90) if model == "behind" else None
+
+
+CHARGED = (  # the model that answers, and the nano-USD of 100 tokens in and 20 out
+    (None, 600_000),
+    ("script", 600_000),
+    ("script-2026-11-22", 600_000),
+    ("large", 6_000_000),
+    ("vendor/large", 6_000_000),
+    ("free", 0),
+)
+
+
+async def test_the_model_that_answered_is_charged_for_by_a_plain_table() -> None:
+    prices = {"script": Price(3, 15), "large": Price(30, 150), "free": Price(0, 0)}
+    for model, nano_usd in CHARGED:
+        played = await play(answered_by(model), prices=prices)
+        assert played.result.usage["nano_usd"] == nano_usd, model
+        ledger = Ledger()
+        ledger.set_limits("org", [Limit("usd", 1)])
+        script = Script(answered_by(model))
+        wrapper = BudgetWrapper(script, ledger=ledger, account="org", prices=prices)
+        await wrapper.chat([QUESTION], max_tokens=50)
+        assert (ledger.balance("org")[0].spent, wrapper.unpriced) == (nano_usd, 0), model
+        await play(answered_by(model), prices=prices, ledger=ledger, account="org")
+        assert ledger.balance("org")[0].spent == 2 * nano_usd, model
+
+
+async def test_a_price_of_ones_own_may_say_who_is_charged_for() -> None:
+    prices = {"script": Routed(3, 15), "large": Price(30, 150)}
+    for model, nano_usd in (
+        ("behind", 2_700_000),
+        ("other", 600_000),
+        ("large", 6_000_000),
+        (None, 600_000),
+    ):
+        played = await play(answered_by(model), prices=prices)
+        assert played.result.usage["nano_usd"] == nano_usd, model

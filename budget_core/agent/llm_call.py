@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from budget_core._types import Messages, Provider, Tools
+    from budget_core._types import CallPrice, Messages, Provider, Tools
     from budget_core.agent.allowance_tree import SharedAllowance
     from budget_core.agent.envelope import Envelope
-    from budget_core.prices import Price
     from budget_core.settlement import Settlement
     from budget_core.turn_state import TurnRuntimeState
 
@@ -74,7 +73,7 @@ class Admission:
         envelope: "Envelope",
         prompt: int = 0,
         limit: int | None = None,
-        price: "Price | None" = None,
+        price: "CallPrice | None" = None,
         model: str = "",
     ) -> None:
         self.envelope = envelope
@@ -210,7 +209,7 @@ class LlmCall(Call):
     model: str
     prompt = 0
     limit: int | None = None
-    price: "Price | None" = None
+    price: "CallPrice | None" = None
     reserve: "Any" = None
     is_last = False
     ledger: "Any" = None

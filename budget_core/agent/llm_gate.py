@@ -237,9 +237,9 @@ class Gate:
             call.model, call.prompt, call.limit = model, prompt, limit
             call.reserve, call.is_last = self._final, last
             if self.prices is not None:
-                from budget_core.prices import price_of  # loaded where there are prices
+                from budget_core.prices import call_price  # loaded where there are prices
 
-                call.price = price_of(self.prices, str(model))
+                call.price = call_price(self.prices, str(model))
             try:
                 await call.admit(self._accounts)
                 return call

@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core.prices import Price
+    from budget_core._types import CallPrice
 
 ANSWER = 4096  # tokens of an answer, at the least where so many are free
 _SHARE = 8  # the part of what is free that an answer may have
@@ -44,7 +44,7 @@ def share(free: int, calls: int, model: str, prompt: int) -> int:
     return min(free, max(ANSWER, min(most, free // (_SHARE * (1 + calls)))))
 
 
-def amounts(prompt: int, limit: int | None, price: "Price | None" = None) -> "dict[str, Any]":
+def amounts(prompt: int, limit: int | None, price: "CallPrice | None" = None) -> "dict[str, Any]":
     """Return the most that a call of that prompt and answer can use, by axis.
 
     Of an answer without a limit it is `None` where that depends on the answer's length.
@@ -59,7 +59,7 @@ def amounts(prompt: int, limit: int | None, price: "Price | None" = None) -> "di
     return found
 
 
-def fitting(axis: str, left: int, prompt: int, price: "Price | None") -> int:
+def fitting(axis: str, left: int, prompt: int, price: "CallPrice | None") -> int:
     """Return the longest answer to a prompt that what is left on an axis allows."""
     if axis == "tokens":
         return left - prompt
@@ -70,6 +70,6 @@ def fitting(axis: str, left: int, prompt: int, price: "Price | None") -> int:
     return 0
 
 
-def _most_of(price: "Price", prompt: int, limit: int) -> int:
+def _most_of(price: "CallPrice", prompt: int, limit: int) -> int:
     """Return the most that a call can cost: writing the prompt to a cache may be dearer."""
     return max(price.cost(prompt, limit), price.cost(prompt, limit, 0, prompt))

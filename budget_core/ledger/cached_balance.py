@@ -9,9 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core._types import Axis
+    from budget_core._types import Axis, CallPrice
     from budget_core.ledger._types import HoldAccount
-    from budget_core.prices import Price
 
 _AXES = AXES + ("tool_calls",)  # a tool's own limit, or a user's, says nothing of the others
 _EVERY = 8  # calls, after which the balance is read again
@@ -72,7 +71,7 @@ class CachedBalance:
         return [self._axis(row, kept or {}) for row in self._rows]
 
     def limit_of(
-        self, model: str, prompt: int, limit: int | None, price: "Price | None"
+        self, model: str, prompt: int, limit: int | None, price: "CallPrice | None"
     ) -> int | None:
         """Return the limit of an answer: the one given, or the account's, or what it can afford.
 
@@ -91,7 +90,7 @@ class CachedBalance:
         return limit
 
     def longest(
-        self, prompt: int, limit: int | None, price: "Price | None", final: "dict[str, int]"
+        self, prompt: int, limit: int | None, price: "CallPrice | None", final: "dict[str, int]"
     ) -> "tuple[int | None, Axis | None]":
         """Return `(limit, None)`: the longest answer that leaves room for a `final` call.
 
@@ -136,7 +135,7 @@ class FinalCall:
         self._before: int | None = None
         self._growth = 0
 
-    def needs(self, prompt: int, limit: int | None, price: "Price | None") -> "dict[str, int]":
+    def needs(self, prompt: int, limit: int | None, price: "CallPrice | None") -> "dict[str, int]":
         """Return the amounts, by axis, of a final call after one with that prompt."""
         if self._before is not None:
             self._growth = max(self._growth, prompt - self._before)

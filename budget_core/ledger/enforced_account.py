@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from budget_core._types import Messages, Provider, Tools, Wrapper
+    from budget_core._types import CallPrice, Messages, Provider, Tools, Wrapper
     from budget_core.ledger._types import AnyLedger
     from budget_core.ledger.llm_hold import LlmHold
-    from budget_core.prices import Price
     from budget_core.settlement import Settlement
     from budget_core.tracker import BudgetTracker
 
@@ -174,7 +173,7 @@ class EnforcedAccount(LedgerAccount):
         wrapper, options = self._wrapper, call.options
         asked = options.pop("max_tokens", None)
         prompt = self._count(call.messages, call.tools)
-        candidates = self._candidates(call.model, options.get("answerers"))
+        candidates = self._priced(call.model, options.get("candidates"))
         name, price = candidates[0]
         strict = wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
         limit = self.cached_balance.limit_of(name, prompt, asked, price)
@@ -213,7 +212,7 @@ class EnforcedAccount(LedgerAccount):
         return hold
 
     def _before_final(
-        self, prompt: int, limit: int | None, price: "Price | None"
+        self, prompt: int, limit: int | None, price: "CallPrice | None"
     ) -> "tuple[int | None, str | None]":
         """Return the longest answer after which a final call still fits, or a notice.
 
@@ -226,10 +225,10 @@ class EnforcedAccount(LedgerAccount):
         reason = fill("{scope} has used {used} of {cap} {unit}", axis)
         return limit, substitute(LAST_CALL, {"reason": reason})
 
-    def _candidates(self, model: str | None, answerers: "Any") -> "list[tuple[str, Price | None]]":
+    def _priced(self, model: str | None, candidates: "Any") -> "list[tuple[str, CallPrice | None]]":
         """Return the candidate models with their prices: the fallback where the first is too dear.
 
-        `answerers` says how the call's prices are found, if it is known where it is sent.
+        `candidates` says how the call's prices are found, if it is known where it is sent.
         """
         models = [model or self._wrapper.get_default_model()]
         fallback = self._wrapper.fallback_model
@@ -237,15 +236,15 @@ class EnforcedAccount(LedgerAccount):
             models.append(str(fallback))
         if self._prices is None:
             return [(name, None) for name in models]
-        if answerers is not None:
-            return [(name, answerers.price(self._prices, name)) for name in models]
-        from budget_core.prices import price_of  # loaded where there are prices
+        if candidates is not None:
+            return [(name, candidates.price(self._prices, name)) for name in models]
+        from budget_core.prices import call_price  # loaded where there are prices
 
-        return [(name, price_of(self._prices, name)) for name in models]
+        return [(name, call_price(self._prices, name)) for name in models]
 
     async def _reserve(
         self,
-        candidates: "list[tuple[str, Price | None]]",
+        candidates: "list[tuple[str, CallPrice | None]]",
         prompt: int,
         limit: int | None,
         strict: bool,

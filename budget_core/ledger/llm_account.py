@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
     from typing import Any
 
-    from budget_core.prices import Price
+    from budget_core._types import CallPrice
     from budget_core.settlement import Settlement
 
     # what a call asks for: model, prompt, most tokens of its answer, price, whether to cut it, key,
     # and the reserve of its run's final call
-    Terms = tuple[str, int, int | None, Price | None, bool, str | None, Any]
+    Terms = tuple[str, int, int | None, CallPrice | None, bool, str | None, Any]
 
 TRIES = 8  # how often a call is cut: each limit of the path may be the tightest once
 _MOST_LAYERS = 16  # of wrappers round a provider
@@ -139,7 +139,7 @@ class LedgerAccount:
         model: str,
         prompt: int,
         limit: int | None = None,
-        price: "Price | None" = None,
+        price: "CallPrice | None" = None,
         clamp: bool = True,
         key: str | None = None,
         waits: bool = True,
@@ -245,7 +245,7 @@ class LedgerAccount:
         model: str,
         prompt: int,
         limit: int | None,
-        price: "Price | None",
+        price: "CallPrice | None",
         key: str | None = None,
         wait_ms: int = 0,
         final: "Any" = None,
@@ -341,7 +341,7 @@ class LedgerAccount:
     async def _ask(self, operation: str, *arguments: "Any") -> "Any":
         return await maybe_await(getattr(self.ledger, operation)(*arguments))
 
-    def unheld(self, prompt: int, limit: int | None, price: "Price | None" = None) -> LlmHold:
+    def unheld(self, prompt: int, limit: int | None, price: "CallPrice | None" = None) -> LlmHold:
         """Return a stand-in for the hold of a call that is made whatever is left, then charged."""
         asked = amounts(prompt, ANSWER if limit is None else limit, price)
         return LlmHold(self, Hold(self.path, "", asked, Hold.RELEASED), limit, "", price)

@@ -14,8 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from budget_core._types import CallPrice
     from budget_core.ledger._types import HoldAccount
-    from budget_core.prices import Price
     from budget_core.settlement import Settlement
 
 
@@ -41,7 +41,7 @@ class LlmHold:
         hold: Hold,
         limit: int | None,
         model: str = "",
-        price: "Price | None" = None,
+        price: "CallPrice | None" = None,
     ) -> None:
         self.account = account
         self.model = model
@@ -129,11 +129,12 @@ class LlmHold:
         self.priced = False
         try:
             nano_usd, self.priced = outcome.cost(self.price)
-            used = {"tokens": min(MOST, outcome.usage.total), "calls": 1}
+            usage = outcome.usage
+            used = {"tokens": min(MOST, usage.total), "calls": 1}
             if nano_usd is not None:
                 least = 0 if self.priced else self.amounts.get("nano_usd", 0)
                 used["nano_usd"] = min(MOST, max(nano_usd, least))
-            is_known = estimates or outcome.usage.status == Usage.MEASURED
+            is_known = estimates or usage.status == Usage.MEASURED
             return used, is_known and not outcome.failed
         except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
             return {"calls": 1}, False

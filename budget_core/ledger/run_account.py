@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from budget_core._types import RunCall
+    from budget_core._types import CallPrice, RunCall
     from budget_core.ledger._types import AnyLedger
     from budget_core.ledger.cached_balance import CachedBalance
-    from budget_core.prices import Price
 
 _KINDS = {"nano_usd": StopReason.COST_LIMIT, "calls": StopReason.TURN_LIMIT}
 
@@ -183,7 +182,7 @@ class Reserve(FinalCall):
         self._generation = 0  # raised when it is given back
 
     async def beside(
-        self, model: str, prompt: int, limit: int | None, price: "Price | None"
+        self, model: str, prompt: int, limit: int | None, price: "CallPrice | None"
     ) -> LlmHold:
         """Return the hold of a call, with what a final call after it needs.
 
@@ -216,7 +215,7 @@ class Reserve(FinalCall):
         return taken
 
     async def claim(
-        self, model: str, prompt: int, limit: int | None, price: "Price | None"
+        self, model: str, prompt: int, limit: int | None, price: "CallPrice | None"
     ) -> LlmHold:
         """Return the hold of the final call: the reserve, and what it needs beyond that.
 

@@ -70,7 +70,7 @@ class BudgetedCall:
         options: dict[str, Any] = {
             "max_tokens": _limit_of(request, self._around),
             "service_tier": request.service_tier,
-            "answerers": request.answerers,
+            "candidates": request.candidates,
         }
         if self._stops:
             identity = request.identity or (request.model, request.messages, request.tools)

@@ -1,12 +1,12 @@
 """The request of a model call, and what of it is admitted, in no vendor's shape."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from budget_core.usage_estimate import estimate_tokens, message_bytes, tokens_in
-from budget_cpython.adapters.answerers import THE_MODEL, Answerers
 from budget_cpython.adapters.wire.steps import in_steps
+from budget_cpython.prices.candidate_models import CandidateModels
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class LlmRequest:
       prompt is estimated; `tools`: dicts with a `name`, and the vendor's own object as `native`.
     - `max_tokens`: the tokens of all its answers together; `None` is not limited, `0` no answer.
     - `stream`: whether its answer comes in pieces; `service_tier`: the tier that it is billed at.
-    - `answerers`: which models may answer.
+    - `candidates`: which models may answer.
     - `identity`: what equal requests have in common; `None` for model, messages and tools.
     """
 
@@ -27,7 +27,7 @@ class LlmRequest:
     max_tokens: int | None = None
     stream: bool = False
     service_tier: str | None = None
-    answerers: Answerers = THE_MODEL
+    candidates: CandidateModels = field(default_factory=CandidateModels)
     identity: Any = None
 
     def without_tools(self) -> tuple[list[Any], None]:

@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
 from budget_core.errors import refuse
-from budget_core.prices import Price, price_of
+from budget_core.prices import Price
 from budget_core.usage import Usage, read_usage
 from budget_cpython.prices.price_table import dearest_of
 from budget_cpython.prices.token_prices import token_prices
@@ -39,7 +39,11 @@ class ListedPrice:
         self._model = model
         self._provider_id = provider_id
         self._provider = self._calculate({"input_tokens": 1, "output_tokens": 1}).provider
-        self._converted: tuple[ModelPrice | None, tuple[tuple[int, Price], ...]] = (None, ())
+        self.vendor = self._provider.id
+        self._snapshot: Any = None
+        self._found: Any = None
+        self._listed: ModelPrice | None = None
+        self._steps: tuple[tuple[int, Price], ...] = ()
 
     def __repr__(self) -> str:
         return f"<ListedPrice: {self._model} of {self._provider.name}>"
@@ -92,23 +96,18 @@ class ListedPrice:
         else is a unit, a service `tier` or a `batch` for which the list has no price, and what is
         not known. A tier in the report takes the place of the argument.
         """
-        usage = read_usage(usage)
-        plain = None if batch else self._full_cost_of(usage, tier)
-        if plain is not None:
-            return plain, True
+        usage = usage if isinstance(usage, Usage) else read_usage(usage)
+        plain = None if batch else self._of_tokens(usage.input or 0)
+        if plain is not None and (usage.report is None or not _has_iterations(usage.report)):
+            cost, full = plain.cost_of(usage, tier)
+            if full:
+                return cost, True
         known = usage.status in (usage.MEASURED, usage.ESTIMATED)
         if usage.report is None and not usage.total:
             return 0, known  # nothing was used, or it is unknown
-        cost, full = self._price_of_parts(billed_usage(usage), tier, batch)
-        by_unit = usage.status == usage.MISSING and cost > 0  # seconds or pages in place of tokens
-        return _in_nano(cost), full and (known or by_unit)
-
-    def answered_by(self, model: str) -> "ListedPrice":
-        """Return the price of the model that answered; this one where it is not listed."""
-        if model == self._model:
-            return self
-        found: ListedPrice | None = price_of(self._table, model, self._provider.id)
-        return found or self
+        usd, full = self._price_of_parts(billed_usage(usage), tier, batch)
+        by_unit = usage.status == usage.MISSING and usd > 0  # seconds or pages in place of tokens
+        return _in_nano(usd), full and (known or by_unit)
 
     def cost_of_units(self, **units: float) -> tuple[int, bool]:
         """Return the nano-USD of units by genai-prices' names, and whether all have a price.
@@ -119,27 +118,33 @@ class ListedPrice:
         found = self._calculate(units)
         return _in_nano(found.total_price), _covers(found, units)
 
+    @property
+    def plain(self) -> Price | None:
+        """The present price of tokens alone, if it is one for prompts of any size."""
+        steps = self._present()
+        return steps[0][1] if len(steps) == 1 else None
+
     def _of_tokens(self, prompt: int) -> Price | None:
         """Return the present price of calls with such a prompt that use tokens alone, if any."""
+        for longer, price in self._present():
+            if prompt > longer:
+                return price
+        return None
+
+    def _present(self) -> tuple[tuple[int, Price], ...]:
+        """Return `token_prices` of now, converted again where the list or the time has others."""
         from genai_prices.data_snapshot import get_snapshot
 
-        _, model = get_snapshot().find_provider_model(self._model, None, self._provider_id, None)
-        listed = model.get_prices(self._table.now() or datetime.now(UTC))
-        known, prices = self._converted
-        if known is not listed:
-            prices = token_prices(listed)
-            self._converted = listed, prices
-        return next((price for longer, price in prices if prompt > longer), None)
-
-    def _full_cost_of(self, usage: Usage, tier: "Any") -> int | None:
-        """Return the nano-USD of a call that is billed for tokens alone; `None` for any other."""
-        report = usage.report
-        is_dict = isinstance(report, dict)
-        if report.get("iterations") if is_dict else getattr(report, "iterations", None):
-            return None  # each may be of another model
-        price = self._of_tokens(usage.input or 0)
-        cost, full = (0, False) if price is None else price.cost_of(usage, tier)
-        return cost if full else None
+        snapshot = get_snapshot()
+        if snapshot is not self._snapshot:
+            found = snapshot.find_provider_model(self._model, None, self._provider_id, None)
+            self._snapshot, self._found = snapshot, found[1]
+        elif not isinstance(self._found.prices, list):  # of any time
+            return self._steps
+        listed = self._found.get_prices(self._table.now() or datetime.now(UTC))
+        if listed is not self._listed:
+            self._listed, self._steps = listed, token_prices(listed)
+        return self._steps
 
     def _price_of_parts(self, usage: BilledUsage, tier: "Any", batch: bool) -> tuple[Decimal, bool]:
         """Return the dollars of all calls that a usage stands for, and whether that is all."""
@@ -333,6 +338,12 @@ def _tariffs(usage: BilledUsage, part: BilledUsage, tier: "Any", batch: bool) ->
         "processing": "batch" if batch or tier == "batch" else None,
     }
     return {name: str(tariffs[name]) for name in tariffs if tariffs[name] not in _STANDARD}
+
+
+def _has_iterations(report: "Any") -> bool:
+    """Tell whether a report lists calls, each of which may be of another model."""
+    is_dict = isinstance(report, dict)
+    return bool(report.get("iterations") if is_dict else getattr(report, "iterations", None))
 
 
 def _covers(found: "PriceCalculation", units: "Mapping[str, Any]") -> bool:

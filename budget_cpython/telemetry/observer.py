@@ -104,7 +104,7 @@ def ended_call(call: Any, seconds: float, error: BaseException | None) -> EndedC
 
 
 def _provider(call: Any) -> str:
-    vendor = getattr(call.options.get("answerers"), "vendor", None)
+    vendor = getattr(call.options.get("candidates"), "vendor", None)
     return UNKNOWN if vendor is None else PROVIDERS.get(vendor, vendor)
 
 

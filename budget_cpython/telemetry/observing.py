@@ -90,7 +90,7 @@ def _tell(told: Callable[..., None], *what: Any) -> None:
 def _watched_admit(admit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(admit)
     async def watched(self: Any, accounts: Any) -> None:
-        is_client = "answerers" in self.options  # its answer is awaited elsewhere
+        is_client = "candidates" in self.options  # its answer is awaited elsewhere
         if not OBSERVERS or (is_client and _is_answering()):
             await admit(self, accounts)
             return

@@ -151,7 +151,7 @@ def test_a_call_of_an_sdk_names_its_provider_and_what_it_embeds(exported: Export
     account = BudgetAccount([Limit("tokens", 1000)], prices={})
     for most in (None, 0):
         request = LlmRequest("gpt-4o", [QUESTION], max_tokens=most)
-        request = LlmRequest(**{**vars(request), "answerers": request.answerers.at("google")})
+        request = LlmRequest(**{**vars(request), "candidates": request.candidates.at("google")})
         call = BudgetedCall([account], request)
         call.begin_blocking()
         call.end_blocking(ANSWER)

@@ -76,7 +76,7 @@ class HttpAttempt:
         kind = self._request.headers.get("content-type", "")
         self._body = self._wire.parse(self._request.content, kind)
         asked = self._wire.read(self._body)
-        _check_names((asked.model, *asked.answerers.models))
+        _check_names((asked.model, *asked.candidates.models))
         if len(self._request.content) > LARGE:
             # Here, as what admits the call may run in an event loop.
             asked = asked.counted(*map(tokens_in, text_bytes(self._body)))
@@ -96,9 +96,9 @@ class HttpAttempt:
         place = f"{url.scheme}://{url.netloc.decode('ascii')}"
         vendor = provider_at(place + url.path)
         deployed = self._wire.deployment is not None or vendor == _DEPLOYS
-        answerers = asked.answerers.at(vendor, place if deployed else None)
+        candidates = asked.candidates.at(vendor, place if deployed else None)
         identity = (url.host, url.path, self._request.content)
-        return replace(asked, answerers=answerers, identity=identity)
+        return replace(asked, candidates=candidates, identity=identity)
 
     def sent(self, admitted: Admitted, streamed: bool) -> Any:
         """Return the request to send; a streamed answer has to come uncompressed.

@@ -4,7 +4,6 @@ from typing import Any
 
 from budget_core.provider import ChatResponse
 from budget_core.usage_estimate import bytes_in
-from budget_cpython.adapters.answerers import Answerers
 from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import (
     Json,
@@ -27,6 +26,7 @@ from budget_cpython.adapters.wire.format import (
 from budget_cpython.adapters.wire.long_text import all_unpacked
 from budget_cpython.adapters.wire.readers import StreamReader
 from budget_cpython.adapters.wire.steps import in_steps
+from budget_cpython.prices.candidate_models import CandidateModels
 
 LEAST_THINKING = 1024  # tokens; fewer are refused
 _STANDARD = ("auto", "standard_only")
@@ -50,7 +50,7 @@ class Messages(WireFormat):
             as_count(body.get("max_tokens")),
             body.get("stream") is True,
             None if tier in _STANDARD else tier,
-            Answerers(self.vendor),
+            CandidateModels(self.vendor),
         )
 
     def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:

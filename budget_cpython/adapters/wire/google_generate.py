@@ -6,7 +6,6 @@ from urllib.parse import quote, unquote
 
 from budget_core.provider import ChatResponse
 from budget_core.usage_estimate import bytes_in
-from budget_cpython.adapters.answerers import Answerers
 from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import (
     Json,
@@ -27,6 +26,7 @@ from budget_cpython.adapters.wire.format import (
 from budget_cpython.adapters.wire.long_text import all_unpacked
 from budget_cpython.adapters.wire.readers import StreamReader
 from budget_cpython.adapters.wire.steps import in_steps
+from budget_cpython.prices.candidate_models import CandidateModels
 
 LEAST_THINKING = 512  # tokens; some models refuse fewer
 GOOGLE_MODELS = "(?:models|tunedModels|endpoints)"  # Gemini's, and those that a user has tuned
@@ -58,7 +58,7 @@ class GenerateContent(WireFormat):
             None if limit is None else limit * _answers(config),
             found is not None and found[2] == ":streamGenerateContent",
             as_name(_get(body, "serviceTier", "service_tier")),
-            Answerers(self.vendor),
+            CandidateModels(self.vendor),
         )
 
     def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:

@@ -44,7 +44,7 @@ class ChatCompletions(OpenAIFormat):
             None if limit is None else limit * _answers(body),
             body.get("stream") is True,
             as_name(body.get("service_tier")),
-            self.answerers_of(body),
+            self.candidates_of(body),
         )
 
     def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
@@ -85,7 +85,7 @@ class Completions(ChatCompletions):
             None,
             None if limit is None else limit * _answers(body),
             body.get("stream") is True,
-            answerers=self.answerers_of(body),
+            candidates=self.candidates_of(body),
         )
 
     def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:

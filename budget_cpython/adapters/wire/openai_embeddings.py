@@ -16,9 +16,9 @@ class Embeddings(OpenAIFormat):
 
     def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
-        model, answerers = self.model_of(body), self.answerers_of(body)
+        model, candidates = self.model_of(body), self.candidates_of(body)
         messages = prompt_messages(body.get("input"))
-        return LlmRequest(model, messages, max_tokens=0, answerers=answerers)
+        return LlmRequest(model, messages, max_tokens=0, candidates=candidates)
 
     def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body itself: there is nothing in it that a budget changes."""

@@ -4,8 +4,8 @@ import re
 from typing import Final
 from urllib.parse import quote, unquote
 
-from budget_cpython.adapters.answerers import Answerers
 from budget_cpython.adapters.wire.format import Json, WireFormat, as_list, as_name
+from budget_cpython.prices.candidate_models import CandidateModels
 
 _DEPLOYMENT: Final = re.compile(r"/deployments/([^/]+)/", re.IGNORECASE)
 
@@ -23,9 +23,9 @@ class OpenAIFormat(WireFormat):
         """Return the deployment in the path, or the first model that the body names."""
         return self.deployment or next(iter(_named(body)), "")
 
-    def answerers_of(self, body: Json) -> Answerers:
+    def candidates_of(self, body: Json) -> CandidateModels:
         """Return the models that may answer: `model`, and the `models` of OpenRouter's requests."""
-        return Answerers(self.vendor, _named(body))
+        return CandidateModels(self.vendor, _named(body))
 
     def path_for(self, model: str) -> str:
         """Return the path, with Azure's deployment named like the model."""

@@ -50,7 +50,7 @@ class Responses(OpenAIFormat):
             as_count(body.get("max_output_tokens")),
             body.get("stream") is True,
             as_name(body.get("service_tier")),
-            self.answerers_of(body),
+            self.candidates_of(body),
         )
 
     def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:

@@ -73,8 +73,8 @@ class OtherCall(OpenAIFormat):
         heard = 10 * units.get("audio_seconds", 0)
         size = len(self._content) if self._is_json else bytes_in(body.get("prompt"))
         message = {"role": "user", "content": [{"tokens": tokens_in(size) + heard}]}
-        answerers = replace(self.answerers_of(body), units=tuple(units.items()))
-        return LlmRequest(name, [message], None, self._most(body, units), answerers=answerers)
+        candidates = replace(self.candidates_of(body), units=tuple(units.items()))
+        return LlmRequest(name, [message], None, self._most(body, units), candidates=candidates)
 
     def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body itself: there is nothing in it that a budget changes."""

@@ -201,7 +201,7 @@ def test_a_number_that_is_a_long_text_is_refused(field: str) -> None:
 def test_a_long_text_for_speech_counts_its_characters() -> None:
     wire = format_at("/v1/audio/speech")
     body = wire.parse(encoded({"model": "m", "input": "é" * LARGE}, is_ascii=False))
-    assert dict(wire.read(body).answerers.units) == {"input_characters": LARGE}
+    assert dict(wire.read(body).candidates.units) == {"input_characters": LARGE}
 
 
 STEPS = "budget_cpython.adapters.wire.steps"

@@ -202,7 +202,7 @@ def test_the_headers_of_a_form_are_read_in_linear_time(head: bytes) -> None:
 def test_a_sound_that_is_sent_as_text_is_measured_by_the_whole_body(content: bytes) -> None:
     wire = find_format("POST", "/v1/audio/transcriptions")
     assert wire is not None
-    (seconds,) = (count for name, count in wire.read(wire.parse(content)).answerers.units)
+    (seconds,) = (count for name, count in wire.read(wire.parse(content)).candidates.units)
     assert seconds == 1
 
 

@@ -170,9 +170,9 @@ def _begin(
     form = FORMATS[name]("")
     request = form.read(body)
     messages = [one if isinstance(one, dict) else _as_json(one) for one in request.messages]
-    anywhere = replace(request.answerers, vendor=None)  # the model's name begins with its vendor
+    anywhere = replace(request.candidates, vendor=None)  # the model's name begins with its vendor
     identity = [messages, *(body.get(field) for field in _COMPARED)]
-    request = replace(request, messages=messages, answerers=anywhere, identity=identity)
+    request = replace(request, messages=messages, candidates=anywhere, identity=identity)
     return form, BudgetedCall(accounts, request)
 
 
