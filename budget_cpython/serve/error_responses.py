@@ -28,7 +28,6 @@ HTTP_ERRORS = {
 }
 AT_ONCE = "microbudget.at_once"  # an extension of ASGI: a function that may send a whole answer
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
-_NONE: dict[str, Any] = {}
 _MAX_MESSAGE = 500
 _encode = msgspec.json.Encoder().encode
 log = logging.getLogger("microbudget.serve")
@@ -44,7 +43,7 @@ class JsonReply(msgspec.Struct):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the status, the headers and the JSON, in one step where the server can."""
         body = _encode(self.answer)
-        at_once = scope.get("extensions", _NONE).get(AT_ONCE)
+        at_once = (scope.get("extensions") or {}).get(AT_ONCE)
         if at_once is not None and self.status == 200 and not self.headers and at_once(_HEAD, body):
             return
         headers = [
