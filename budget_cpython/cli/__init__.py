@@ -73,12 +73,13 @@ def main(arguments: list[str] | None = None) -> int:
 
         given = with_list(given)
     options = make_parser(given[0]).parse_args(given)
+    run = vars(options).pop("run")  # the rest may be sent to the processes of a service
     before = {number: signal.getsignal(number) for number in _ENDING}
     for number, handler in before.items():
         if handler != signal.SIG_IGN:  # as nohup sets it
             signal.signal(number, _end)
     try:
-        code: int = options.run(options)
+        code: int = run(options)
         sys.stdout.flush()
     except BoardError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -117,7 +118,7 @@ def make_parser(only: str = "") -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in [only] if only in _MODULES else _MODULES:
         module = import_module(f"budget_cpython.cli.{_MODULES[name]}")
-        getattr(module, f"add_{name}")(commands)
+        getattr(module, name).add_to(commands)
     return parser
 
 

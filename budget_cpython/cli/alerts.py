@@ -8,88 +8,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from budget_cpython.cli.ops.command import add_command, check_ledger, ledger_url, opened_ledger
-from budget_cpython.cli.service_options import (
-    add_number,
-    run_command,
-    seconds,
-)
+from budget_cpython.cli.command import LEDGER, Group, command
+from budget_cpython.cli.ops.command import check_ledger, ledger_url, opened_ledger
 
 if TYPE_CHECKING:
     from budget_cpython.alerts.channels import AlertChannel
 
-FILE_HELP = "the TOML file with [[alerts]]"
 _ABOUT = """\
-Tell people and programs when limits are nearly spent, or will be before their windows end.
-
-Alerts go to webhooks as signed CloudEvents, and by apprise to Slack, mail and all that it knows.
-FILE is a TOML file with [[alerts]], such as the --settings of a proxy. serve and proxy watch as
-well, with --alerts FILE."""
-_WATCH = """\
-Any number of processes on any machines may watch one ledger: each crossing is sent once. An alert
-that could not be sent is tried again for some nine hours, by any of them. --json is for --once."""
-_EXAMPLES = """\
-examples:
-  microbudget alerts test budgets.toml
-  microbudget alerts watch budgets.toml --ledger postgresql:///budgets"""
-_TEST_EXAMPLES = """\
-examples:
-  microbudget alerts test budgets.toml
-  microbudget alerts test budgets.toml --to desk
-
-exit codes:
-  0  each channel took it
-  1  one did not, or the file cannot be read
-  2  a malformed file, option or argument"""
-
-
-def add_alerts(commands: Any) -> None:
-    """Add `alerts` and its subcommands."""
-    form = argparse.RawDescriptionHelpFormatter
-    alerts = commands.add_parser(
-        "alerts",
-        help="tell people and programs when limits are nearly spent",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=form,
-    )
-    below = alerts.add_subparsers(metavar="COMMAND", required=True)
-    watch = add_command(
-        below,
-        "watch",
-        _watch,
-        "watch the limits of a ledger, and send alerts, until SIGTERM or Ctrl-C",
-        [
-            "microbudget alerts watch budgets.toml",
-            "microbudget alerts watch budgets.toml --ledger postgresql:///budgets",
-            "microbudget alerts watch budgets.toml --once    as from cron",
-        ],
-        _WATCH,
-        {1: "it failed, or with --once an attempt to send did"},
-    )
-    watch.add_argument("file", metavar="FILE", help=FILE_HELP)
-    add_number(watch.add_argument, "every", seconds, 10, "look every S seconds")
-    text = "look once, send what is due, and end"
-    watch.add_argument("--once", action="store_true", help=text)
-    watch.set_defaults(run=partial(run_command, _watch, "alerts"))
-    text = "send one test alert to each channel"
-    about = f"{text.capitalize()}; it is no crossing."
-    test = below.add_parser(
-        "test", help=text, description=about, epilog=_TEST_EXAMPLES, formatter_class=form
-    )
-    test.add_argument("file", metavar="FILE", help=FILE_HELP)
-    test.add_argument("--to", metavar="NAME", help="the name of the only channel to send to")
-    test.add_argument("--json", action="store_true", help="print one line of JSON")
-    test.set_defaults(run=partial(run_command, _test, "alerts"))
-
-
-def add_alert_file(option: Callable[..., Any]) -> None:
-    """Add the option of services that watch their ledger."""
-    text = "watch the ledger's limits, and send the alerts of a TOML file's [[alerts]]"
-    option("--alerts", metavar="FILE", help=text)
+They are also told what will be spent before its window ends. Alerts go to webhooks as signed
+CloudEvents, and by apprise to Slack, mail and all that it knows. FILE is a TOML file with
+[[alerts]], such as the --settings of a proxy. serve and proxy watch as well, with --alerts FILE."""
 
 
 def read_channels(path: str | None, needed: bool = True) -> "list[AlertChannel]":
@@ -118,7 +48,23 @@ def watching_for(channels: "Sequence[AlertChannel]", ledger: Callable[[], Any]) 
         yield
 
 
+@command(f"FILE {LEDGER} --json --every --once", "alerts")
 def _watch(options: argparse.Namespace) -> int:
+    """Watch the limits of a ledger, and send alerts, until SIGTERM or Ctrl-C.
+
+    Any number of processes on any machines may watch one ledger: each crossing is sent once. An
+    alert that could not be sent is tried again for some nine hours, by any of them. --json is for
+    --once.
+
+    examples:
+      microbudget alerts watch budgets.toml
+      microbudget alerts watch budgets.toml --ledger postgresql:///budgets
+      microbudget alerts watch budgets.toml --once    as from cron
+
+    exit codes:
+      1  it failed, or with --once an attempt to send did
+
+    """
     from budget_cpython.alerts.watch import AlertWatch
 
     channels = read_channels(options.file)
@@ -148,7 +94,21 @@ def _told_to_stop() -> threading.Event:
     return stop
 
 
+@command("FILE --to --json", "alerts")
 def _test(options: argparse.Namespace) -> int:
+    """Send one test alert to each channel.
+
+    It is no crossing.
+
+    examples:
+      microbudget alerts test budgets.toml
+      microbudget alerts test budgets.toml --to desk
+
+    exit codes:
+      0  each channel took it
+      1  one did not, or the file cannot be read
+
+    """
     from budget_cpython.alerts.watch import send_test
 
     channels = read_channels(options.file)
@@ -165,3 +125,11 @@ def _test(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"alerts": rows}))
     return 0 if all(row["sent"] for row in rows) else 1
+
+
+alerts = Group(
+    "alerts",
+    "Tell people and programs when limits are nearly spent.",
+    (_watch, _test),
+    _ABOUT,
+)

@@ -12,52 +12,35 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from budget_cpython.cli.ops.command import add_ledger, check_ledger, ledger_url, opened_ledger
-from budget_cpython.cli.service_options import run_command
+from budget_cpython.cli.command import LEDGER, command
+from budget_cpython.cli.ops.command import check_ledger, ledger_url, opened_ledger
 
-LISTEN = "127.0.0.1:0"
 _ENGINE_S = 10.0  # to answer
 _GRACE_S = 2.0
 _CONNECTIONS = 100
 _IDLE_S = 30.0
-_ABOUT = """\
-Show a ledger in a browser on this machine: accounts with their limits, what will be empty when,
-spend by model, account and tool, holds, and refusals. Limits are changed there as well.
-
-The first line printed is the URL. It has a random token in it, without which nothing is shown. Only
-this machine is answered. SIGTERM or Ctrl-C stops it. `serve` and `proxy` show the same page at / to
-keys with the right to read."""
-_EXAMPLES = """\
-examples:
-  microbudget page --open
-  microbudget page --ledger redis://localhost
-  microbudget page --ledger https://budgets.example --ledger-key @reader.key
-
-exit codes:
-  0  it was stopped
-  1  it failed, as the error says
-  2  a malformed option or argument"""
 
 
-def add_page(commands: Any) -> None:
-    """Add `page`."""
-    page = commands.add_parser(
-        "page",
-        help="show a ledger in a browser on this machine",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    option = page.add_argument
-    add_ledger(page)
-    text = f"HOST:PORT of this machine, with port 0 for a free one ({LISTEN})"
-    option("--listen", default=LISTEN, metavar="ADDRESS", help=text)
-    option("--open", action="store_true", help="open it in a browser")
-    page.set_defaults(run=partial(run_command, _page, "serve"))
+@command(f"{LEDGER} --listen --open", "serve")
+def page(options: argparse.Namespace) -> int:
+    """Show a ledger in a browser on this machine.
 
+    It shows accounts with their limits, what will be empty when, spend by model, account and tool,
+    holds, and refusals. Limits are changed there as well.
 
-def _page(options: argparse.Namespace) -> int:
-    """Show the page until told to stop."""
+    The first line printed is the URL. It has a random token in it, without which nothing is shown.
+    Only this machine is answered. SIGTERM or Ctrl-C stops it. `serve` and `proxy` show the same
+    page at / to keys with the right to read.
+
+    examples:
+      microbudget page --open
+      microbudget page --ledger redis://localhost
+      microbudget page --ledger https://budgets.example --ledger-key @reader.key
+
+    exit codes:
+      0  it was stopped
+
+    """
     from budget_cpython.serve.addresses import ListenAddress
     from budget_cpython.serve.connections import ConnectionLimits
     from budget_cpython.serve.server import run_service

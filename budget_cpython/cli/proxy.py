@@ -10,27 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from budget_core.ledger.checks import chain
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.cli.alerts import add_alert_file, read_channels, watching_for
-from budget_cpython.cli.service_options import (
+from budget_cpython.cli.alerts import read_channels, watching_for
+from budget_cpython.cli.command import command
+from budget_cpython.cli.service import (
+    CALL_RULES,
+    CONNECTIONS,
     ENGINE_VARIABLE,
-    add_call_rules,
-    add_connections,
-    add_ledger_key,
-    add_listening,
-    add_metrics,
-    add_number,
-    add_telemetry,
-    add_workers,
     begin_telemetry,
     begin_worker,
-    count,
     counting_together,
     ledger_options,
     metrics_of,
     open_keys,
     prepare_service,
-    run_command,
-    seconds,
     warn,
 )
 from budget_cpython.ledger.default_ledger import (
@@ -45,90 +37,40 @@ if TYPE_CHECKING:
     from budget_cpython.proxy import Proxy
     from budget_cpython.proxy.settings import Settings
 
-LISTEN = "127.0.0.1:8322"
 ACCOUNT = "proxy"
 MEMORY = "memory:"
-_GRACE_S = 60.0
-_ABOUT = """\
-Put a budget between LLM clients in any language and the servers that answer them.
-
-A client takes the proxy as its base URL: URL/v1 in OpenAI's SDKs, URL in Anthropic's and Google's.
-Each call is held on its account before it is sent, and what it used is recorded after it. Where
-tokens or dollars are limited, its answer is bounded by what is held. A call that does not fit is
-refused with 402, which SDKs do not repeat. The first line printed is the URL. SIGTERM or Ctrl-C
-stops the proxy after running answers have ended. /healthz answers while it runs, /readyz while its
-ledger answers."""
-_EXAMPLES = """\
-examples:
-  microbudget proxy --upstream openai=https://api.openai.com --limit '$5/day'
-  microbudget proxy --upstream openai=http://localhost:8000 --limit '1_000_000 tokens/day'
-  microbudget proxy --upstream openai=https://api.openai.com --upstream-key openai=env:OPENAI_KEY \\
-      --upstream anthropic=https://api.anthropic.com --upstream-key anthropic=@anthropic.key \\
-      --keys keys.json --ledger postgresql:///budgets --workers 4
-
-With --keys clients send keys of `microbudget serve key add` where an API key goes; each draws on
-the account of its key. --upstream-key keeps the upstream's key in the proxy."""
+_OPTIONS = (
+    "--upstream --upstream-key --ledger --ledger-key --account --limit --alerts --listen --keys "
+    f"--settings {CALL_RULES} --expect --workers --read-on --upstream-timeout --max-body --metrics "
+    f"--metrics-accounts --telemetry {CONNECTIONS}"
+)
 
 
-def add_proxy(commands: Any) -> None:
-    """Add `proxy`."""
-    proxy = commands.add_parser(
-        "proxy",
-        help="keep the LLM calls of programs in any language within budgets",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    option = proxy.add_argument
-    text = "where calls go, as in openai=https://…; may be repeated (openai, anthropic and google "
-    text += "are chosen by a call's format, any other by /NAME/ before its path)"
-    option("--upstream", action="append", metavar="NAME=URL", required=True, help=text)
-    text = "an upstream's key, as NAME=@FILE or NAME=env:VARIABLE; without it the client's is sent"
-    option("--upstream-key", action="append", default=[], metavar="NAME=…", help=text)
-    text = "the ledger: sqlite:FILE, redis://…, postgresql://…, http://…; by default "
-    text += (
-        f"${ENGINE_VARIABLE}, else for limits with a window a file of the user's own, else {MEMORY}"
-    )
-    option("--ledger", metavar="URL", help=text)
-    add_ledger_key(option)
-    text = (
-        f"the account of calls without --keys, and of keys for all accounts ({ACCOUNT}; for limits "
-    )
-    text += "with a window and no --ledger one of this folder and address)"
-    option("--account", metavar="PATH", help=text)
-    text = "the limits of that account, set at the start, as in '$5/day + 100 calls/hour'"
-    option("--limit", metavar="LIMITS", help=text)
-    add_alert_file(option)
-    add_listening(option, LISTEN)
-    _add_rules(option)
-    add_workers(option)
-    text = "read an answer on for S seconds after its client has left"
-    add_number(option, "read-on", seconds, 60, text)
-    text = "an upstream may send nothing for S seconds"
-    add_number(option, "upstream-timeout", seconds, 600, text)
-    add_number(option, "max-body", count, 32, "the largest request, in megabytes")
-    add_metrics(option)
-    add_telemetry(option)
-    add_connections(option, _GRACE_S)
-    proxy.set_defaults(run=partial(run_command, _proxy, "proxy"), page_secret=None)
+@command(_OPTIONS, "proxy")
+def proxy(options: argparse.Namespace) -> int:
+    r"""Keep the LLM calls of programs in any language within budgets.
 
+    A client takes the proxy as its base URL: URL/v1 in OpenAI's SDKs, URL in Anthropic's and
+    Google's. Each call is held on its account before it is sent, and what it used is recorded after
+    it. Where tokens or dollars are limited, its answer is bounded by what is held. A call that does
+    not fit is refused with 402, which SDKs do not repeat. The first line printed is the URL.
+    SIGTERM or Ctrl-C stops the proxy after running answers have ended. /healthz answers while it
+    runs, /readyz while its ledger answers.
 
-def _add_rules(option: Any) -> None:
-    """Add what --settings may say of an account, too."""
-    text = "a TOML file with limits and the next options for single accounts, with prices and "
-    text += "the models of deployments"
-    option("--settings", metavar="FILE", help=text)
-    add_call_rules(option)
-    text = "hold N tokens for an answer whose limit does not fit, or 'learned' from earlier answers"
-    option("--expect", type=_expect, metavar="N", help=text)
+    With --keys clients send keys of `microbudget serve key add` where an API key goes; each draws
+    on the account of its key. --upstream-key keeps the upstream's key in the proxy.
 
+    examples:
+      microbudget proxy --upstream openai=https://api.openai.com --limit '$5/day'
+      microbudget proxy --upstream openai=http://localhost:8000 --limit '1_000_000 tokens/day'
+      microbudget proxy --upstream openai=https://api.openai.com --upstream-key openai=env:KEY \
+          --upstream anthropic=https://api.anthropic.com --upstream-key anthropic=@anthropic.key \
+          --keys keys.json --ledger postgresql:///budgets --workers 4
 
-def _expect(text: str) -> "int | str":
-    return text if text == "learned" else count(text)
+    exit codes:
+      0  it was stopped
 
-
-def _proxy(options: argparse.Namespace) -> int:
-    """Serve the proxy until told to stop."""
+    """
     default = _choose_ledger(options)
     options.page_secret = secrets.token_bytes(32)  # of all workers
     serve = prepare_service(options)

@@ -7,20 +7,15 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from budget_cpython.cli.service_options import (
+from budget_cpython.cli.command import command
+from budget_cpython.cli.service import (
+    CALL_RULES,
     ENGINE_VARIABLE,
-    add_call_rules,
-    add_ledger_key,
-    add_number,
-    add_telemetry,
     begin_telemetry,
     ledger_options,
-    run_command,
-    seconds,
 )
 from budget_cpython.ledger.default_ledger import default_url, usable_default
 
@@ -28,80 +23,58 @@ if TYPE_CHECKING:
     from budget_cpython.ledger.limit_parser import ParsedBudget
     from budget_cpython.run.report import Report
 
-_ABOUT = """\
-Run a command within a budget. Its model calls go through a proxy on this machine. SDKs find it by
-their variables, which the command gets: OPENAI_BASE_URL, OPENAI_API_BASE, ANTHROPIC_BASE_URL,
-GOOGLE_GEMINI_BASE_URL, GEMINI_API_BASE and others. API keys stay as they are.
 
-A call that does not fit is refused, and not sent. At the deadline all processes of
-the command get SIGTERM, and after --grace seconds SIGKILL. While it runs, the last row of a
-terminal shows what is left. At the end standard error has what was used, by model."""
-_EPILOG = """\
-the budget, in quotes, as a shell replaces $5:
-  '$5 + 30 min'                      dollars, and a time
-  '200 calls + 1_000_000 tokens'     calls, tokens
-  '$5/day + $0.50'                   $0.50 for this run, $5 a day for all runs of this program,
-                                     or of --account: kept in --ledger, else in the user's own
-
-exit codes:
-  that of the command, or 128 + N if signal N ended it
-  75   the deadline ended it, or the budget refused calls and the command then failed
-  126  the command cannot be executed    127  it was not found
-  2    a malformed option                1    the proxy, the ledger or the report cannot be used
-
-examples:
-  microbudget run --budget '$5 + 30 min' -- node agent.js
-  microbudget run --budget '50 calls' --report used.json -- python agent.py --verbose
-  microbudget run --budget '$1' --upstream openai=http://localhost:8000/v1 -- ./agent
-  microbudget run --budget '$1' --upstream groq=https://api.groq.com/openai/v1 \\
-      --set GROQ_API_BASE=/groq -- python agent.py"""
-
-
+_OPTIONS = (
+    f"--budget --ledger --account --ledger-key --upstream --set {CALL_RULES} --prices --grace "
+    "--report --telemetry --quiet"
+)
 _RULES = ("fallback_model", "wait", "max_tokens", "repeats")
 
 
-def add_run(commands: Any) -> None:
-    """Add `run`."""
-    run = commands.add_parser(
-        "run",
-        help="run a command within a budget",
-        usage="%(prog)s --budget BUDGET [options] -- COMMAND ...",
-        description=_ABOUT,
-        epilog=_EPILOG,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    option = run.add_argument
-    option("--budget", metavar="BUDGET", help="limits, a time, or both, as in '$5 + 30 min'")
-    ledger = (
-        "where limits with a window are kept: sqlite:FILE, redis://…, postgresql://…, http://…; by "
-        f"default ${ENGINE_VARIABLE}, else a file of the user's own"
-    )
-    option("--ledger", metavar="URL", help=ledger)
-    option("--account", metavar="PATH", help="its account, as in team/me; by default the program's")
-    add_ledger_key(option)
-    upstream = "where calls go: by default to the URL that a variable had, else to the vendor; "
-    upstream += "openai, anthropic, google or a name of your own; may be repeated"
-    option("--upstream", action="append", default=[], metavar="NAME=URL", help=upstream)
-    variable = (
-        "set another variable to the proxy: to the path that begins with an upstream's name, "
-    )
-    variable += "or in front of the URL that it has; may be repeated"
-    option("--set", action="append", default=[], metavar="NAME[=PATH]", help=variable)
-    add_call_rules(option)
-    prices = "a TOML file with prices of models that no list has, as `proxy --settings` takes it"
-    option("--prices", metavar="FILE", help=prices)
-    add_number(option, "grace", seconds, 10, "seconds from SIGTERM to SIGKILL")
-    option("--report", metavar="FILE", help="write what was used to FILE, as JSON")
-    add_telemetry(option)
-    quiet = "show no line of what is left, and no summary"
-    option("--quiet", action="store_true", help=quiet)
-    option("command", nargs=argparse.REMAINDER, metavar="COMMAND", help=argparse.SUPPRESS)
-    run.set_defaults(run=partial(run_command, _run, "proxy"))
+def _add_rest(parser: argparse.ArgumentParser) -> None:
+    rest = argparse.REMAINDER
+    parser.add_argument("command", nargs=rest, metavar="COMMAND", help=argparse.SUPPRESS)
 
 
-def _run(options: argparse.Namespace) -> int:
-    """Run the command, say what it used, and return the exit code."""
+@command(
+    _OPTIONS,
+    "proxy",
+    extend=_add_rest,
+    has_all_codes=True,
+    usage="%(prog)s --budget BUDGET [options] -- COMMAND ...",
+    allow_abbrev=False,
+)
+def run(options: argparse.Namespace) -> int:
+    r"""Run a command within a budget.
+
+    Its model calls go through a proxy on this machine. SDKs find it by their variables, which the
+    command gets: OPENAI_BASE_URL, OPENAI_API_BASE, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL,
+    GEMINI_API_BASE and others. API keys stay as they are.
+
+    A call that does not fit is refused, and not sent. At the deadline all processes of
+    the command get SIGTERM, and after --grace seconds SIGKILL. While it runs, the last row of a
+    terminal shows what is left. At the end standard error has what was used, by model.
+
+    the budget, in quotes, as a shell replaces $5:
+      '$5 + 30 min'                      dollars, and a time
+      '200 calls + 1_000_000 tokens'     calls, tokens
+      '$5/day + $0.50'                   $0.50 for this run, $5 a day for all runs of this program,
+                                         or of --account: kept in --ledger, else in the user's own
+
+    exit codes:
+      that of the command, or 128 + N if signal N ended it
+      75   the deadline ended it, or the budget refused calls and the command then failed
+      126  the command cannot be executed    127  it was not found
+      2    a malformed option                1    the proxy, the ledger or the report cannot be used
+
+    examples:
+      microbudget run --budget '$5 + 30 min' -- node agent.js
+      microbudget run --budget '50 calls' --report used.json -- python agent.py --verbose
+      microbudget run --budget '$1' --upstream openai=http://localhost:8000/v1 -- ./agent
+      microbudget run --budget '$1' --upstream groq=https://api.groq.com/openai/v1 \
+          --set GROQ_API_BASE=/groq -- python agent.py
+
+    """
     if not hasattr(os, "posix_spawnp"):
         raise OSError("`microbudget run` needs Linux or macOS: elsewhere use `microbudget proxy`")
     from budget_cpython.run.accounts import open_accounts

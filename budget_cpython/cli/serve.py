@@ -10,78 +10,60 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from budget_core.errors import BudgetError
-from budget_cpython.cli.alerts import add_alert_file, read_channels, watching_for
-from budget_cpython.cli.serve_key import add_key, split_names
-from budget_cpython.cli.service_options import (
+from budget_cpython.cli.alerts import read_channels, watching_for
+from budget_cpython.cli.command import command
+from budget_cpython.cli.serve_key import key
+from budget_cpython.cli.service import (
+    CONNECTIONS,
     ENGINE_VARIABLE,
-    add_connections,
-    add_listening,
-    add_metrics,
-    add_number,
-    add_workers,
     begin_worker,
     counting_together,
     metrics_of,
     open_keys,
     prepare_service,
-    run_command,
-    seconds,
     warn,
 )
 
 if TYPE_CHECKING:
     from budget_core.ledger._types import LedgerProtocol
 
-LISTEN = "127.0.0.1:8321"
+_OPTIONS = (
+    "--engine --no-create --listen --keys --axes --max-holds --engine-timeout --workers --alerts "
+    f"--metrics --metrics-accounts {CONNECTIONS}"
+)
 CLOSING_S = 5
-_ABOUT = """\
-Serve one ledger over HTTP, so that devices and programs in any language share its budgets.
-
-The first line printed is the URL. SIGTERM or Ctrl-C stops it: it answers the requests that it has
-received, then closes the engine. /openapi.json describes the API, /healthz tells that the service
-runs, /readyz that the engine answers. Without --keys every request may do everything, so it listens
-on this machine only. For TLS use a reverse proxy or --ssl-certfile."""
-_EXAMPLES = """\
-examples:
-  microbudget serve --engine sqlite:ledger.db
-  microbudget serve key add pico --account org/lab --rights reserve,charge,read --keys keys.json
-  microbudget serve --engine redis://localhost --listen 0.0.0.0:8321 --keys keys.json
-  curl -X PUT localhost:8321/v1/limits/org -H 'Content-Type: application/json' \\
-      -d '{"limits": [{"axis": "tokens", "cap": 100000, "window": "day"}]}'"""
 
 
-def add_serve(commands: Any) -> None:
-    """Add `serve` and its subcommands."""
-    serve = commands.add_parser(
-        "serve",
-        help="serve a ledger over HTTP to devices and other languages",
-        usage="%(prog)s [options]\n       %(prog)s key COMMAND ...",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    engine = "the ledger: memory:, sqlite:FILE, redis://…, postgresql://…; or set "
-    engine += f"${ENGINE_VARIABLE}, which keeps a password out of the list of processes"
-    option = serve.add_argument
-    option("--engine", metavar="URL", help=engine)
-    create = "refuse an SQLite file that does not exist, instead of making it"
-    option("--no-create", action="store_true", help=create)
-    add_listening(option, LISTEN)
-    axes = "the only axes, as in tokens,calls (tokens, calls, usd and those of limits)"
-    option("--axes", type=split_names, metavar="AXIS,…", help=axes)
-    holds = "for memory:, the most live holds (1000000)"
-    option("--max-holds", type=int, metavar="N", help=holds)
-    add_number(option, "engine-timeout", seconds, 10, "the engine has S seconds to answer")
-    add_workers(option)
-    add_alert_file(option)
-    add_metrics(option)
-    add_connections(option, 20)
-    serve.set_defaults(run=partial(run_command, _serve, "serve"), page_secret=None)
-    add_key(serve.add_subparsers(metavar="COMMAND", prog=serve.prog))
+def _add_key(parser: argparse.ArgumentParser) -> None:
+    key.add_to(parser.add_subparsers(metavar="COMMAND", prog=parser.prog))
 
 
-def _serve(options: argparse.Namespace) -> int:
-    """Serve a ledger until told to stop."""
+@command(
+    _OPTIONS,
+    "serve",
+    extend=_add_key,
+    usage="%(prog)s [options]\n       %(prog)s key COMMAND ...",
+)
+def serve(options: argparse.Namespace) -> int:
+    r"""Serve a ledger over HTTP to devices and other languages.
+
+    All of them share its budgets. The first line printed is the URL. SIGTERM or Ctrl-C stops it: it
+    answers the requests that it has received, then closes the engine. /openapi.json describes the
+    API, /healthz tells that the service runs, /readyz that the engine answers. Without --keys every
+    request may do everything, so it listens on this machine only. For TLS use a reverse proxy or
+    --ssl-certfile.
+
+    examples:
+      microbudget serve --engine sqlite:ledger.db
+      microbudget serve key add pico --account org/lab --rights reserve,charge,read --keys k.json
+      microbudget serve --engine redis://localhost --listen 0.0.0.0:8321 --keys k.json
+      curl -X PUT localhost:8321/v1/limits/org -H 'Content-Type: application/json' \
+          -d '{"limits": [{"axis": "tokens", "cap": 100000, "window": "day"}]}'
+
+    exit codes:
+      0  it was stopped
+
+    """
     options.page_secret = secrets.token_bytes(32)  # of all workers
     options.engine = _engine_of(options)
     serve = prepare_service(options)

@@ -13,8 +13,7 @@ import pytest
 
 from budget_core.ledger.limit import Limit
 from budget_cpython.cli import main
-from budget_cpython.cli.service_options import ENGINE_VARIABLE
-from budget_cpython.ledger.default_ledger import place_of
+from budget_cpython.ledger.default_ledger import ENGINE_VARIABLE, place_of
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.serve import KeyFile
 from scripted_model import ScriptedEndpoint

@@ -1,47 +1,23 @@
-"""What the commands `microbudget board …` share: their parser and their question."""
+"""What the commands `microbudget board …` share: their help and their question."""
 
-import argparse
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from budget_cpython.board import PORT_VARIABLE
 from budget_cpython.board.errors import BoardError, UsageError
+from budget_cpython.cli import command as commands
+from budget_cpython.cli.command import CliCommand, Run
 
 PORT = f"""\
 The board is the one at --port, else at ${PORT_VARIABLE}, else at the only USB serial port.
 Its program is interrupted, MicroPython restarted without it, and at the end the program too."""
 
 
-def add_command(
-    below: Any,
-    command: Callable[[argparse.Namespace], int],
-    summary: str,
-    examples: list[str],
-    about: str = "",
-    port: bool = True,
-) -> argparse.ArgumentParser:
-    """Add the subcommand that `command` runs, with `--port` if it needs a board.
-
-    Its name is that of `command` without the first underscore.
-    """
-    text = f"{summary[0].upper()}{summary[1:]}."
-    parser: argparse.ArgumentParser = below.add_parser(
-        command.__name__[1:],
-        help=summary,
-        description="\n".join(filter(None, (text, about, PORT if port else ""))),
-        epilog="\n  ".join(["examples:", *examples]) if examples else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    if port:
-        parser.add_argument("--port", help="the board's serial port, as in /dev/ttyACM0")
-    parser.set_defaults(run=command)
-    return parser
-
-
-def add_yes(parser: argparse.ArgumentParser) -> None:
-    """Add `--yes`, which answers the question of `confirm`."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+def command(options: str, **more: Any) -> Callable[[Run], CliCommand]:
+    """Return the decorator of a command; its help says which board `--port` is, if it has one."""
+    about = PORT if "--port" in options else ""
+    return commands.command(options, None, about, **more)
 
 
 def confirm(loss: str, yes: bool) -> None:

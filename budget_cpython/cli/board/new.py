@@ -6,10 +6,10 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from budget_cpython.board.errors import UsageError
-from budget_cpython.cli.board.command import add_command
+from budget_cpython.cli.board.command import command
 
 _BASE_URL, _MODEL, _TOKENS = "https://api.openai.com/v1", "gpt-4o-mini", "50000"
 _WIFI = ("wifi-name", "wifi-password")
@@ -17,39 +17,24 @@ _SECRETS = ("api-key", *_WIFI)
 _T = TypeVar("_T")
 
 
-def add_new(below: Any) -> None:
-    """Add `new`."""
-    examples = [
-        "microbudget board new my_board",
-        "microbudget board new my_board --yes",
-        "microbudget board new garden --board rp2_pico_2_w --secrets secret.py",
-    ]
-    about = """\
-Asks which board it is, for the endpoint and its key, the tokens of a day and the Wi-Fi, and writes
-the programs, settings.py, secret.py, and a .gitignore that keeps secret.py out of version control.
-An option answers a question beforehand; other users of this machine may see what its options are,
-so secrets are better typed, or copied with --secrets."""
-    parser = add_command(
-        below, _new, "make a folder for a board of your own", examples, about, port=False
-    )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a new or empty folder")
-    for option, metavar, text in (
-        ("board", "NAME", "the board of `microbudget board list` to begin with (unix)"),
-        ("base-url", "URL", f"the endpoint ({_BASE_URL}; for unix one on this machine)"),
-        ("model", "NAME", f"the model ({_MODEL}; for unix a scripted one)"),
-        ("daily-tokens", "N", f"the tokens that it may use in a day ({_TOKENS})"),
-        ("api-key", "KEY", "the key of the endpoint (none)"),
-        ("wifi-name", "NAME", "the name of its Wi-Fi (none yet)"),
-        ("wifi-password", "PASSWORD", "the password of its Wi-Fi; empty if it is open"),
-    ):
-        parser.add_argument(f"--{option}", metavar=metavar, help=text)
-    parser.add_argument(
-        "--secrets", type=Path, metavar="FILE", help="copy FILE as secret.py: key and Wi-Fi"
-    )
-    parser.add_argument("--yes", action="store_true", help="ask nothing: take the defaults")
+@command(
+    "FOLDER --board --base-url --model --daily-tokens --api-key --wifi-name --wifi-password "
+    "--secrets --yes"
+)
+def new(options: argparse.Namespace) -> int:
+    """Make a folder for a board of your own.
 
+    Asks which board it is, for the endpoint and its key, the tokens of a day and the Wi-Fi, and
+    writes the programs, settings.py, secret.py, and a .gitignore that keeps secret.py out of
+    version control. An option answers a question beforehand; other users of this machine may see
+    what its options are, so secrets are better typed, or copied with --secrets.
 
-def _new(options: argparse.Namespace) -> int:
+    examples:
+      microbudget board new my_board
+      microbudget board new my_board --yes
+      microbudget board new garden --board rp2_pico_2_w --secrets secret.py
+
+    """
     from budget_cpython.board import new_folder as new
     from budget_cpython.board.check import check_board
     from budget_cpython.board.secret_file import read_secrets

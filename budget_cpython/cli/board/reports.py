@@ -7,23 +7,22 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import asdict
-from typing import Any
 
-from budget_cpython.board import PORT_VARIABLE
 from budget_cpython.board.errors import BoardError, UsageError
-from budget_cpython.cli.board.command import PORT, add_command
+from budget_cpython.cli.board.command import command
 
 LEDGER_VARIABLE = "MICROBUDGET_LEDGER"
 KEY_VARIABLE = "MICROBUDGET_KEY"
 
 
-def add_list(below: Any) -> None:
-    """Add `list`."""
-    examples = ["microbudget board list"]
-    add_command(below, _list, "show the boards and the serial ports", examples, port=False)
+@command("")
+def list_(options: argparse.Namespace) -> int:
+    """Show the boards and the serial ports.
 
+    examples:
+      microbudget board list
 
-def _list(options: argparse.Namespace) -> int:
+    """
     from budget_cpython.board.connection import serial_ports
     from budget_cpython.board.known_boards import known_boards
 
@@ -35,33 +34,21 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def add_status(below: Any) -> None:
-    """Add `status`."""
-    examples = [
-        "microbudget board status",
-        "microbudget board status --json",
-        "microbudget board status --all",
-        "microbudget board status --all --port /dev/ttyACM0 --port /dev/ttyACM1",
-    ]
-    about = f"""\
-The exit code is 1 if the budget's state is damaged.
-{PORT}
-With --all the boards are those at each --port, else at the ports in ${PORT_VARIABLE}, separated by
-commas, else at all USB serial ports; a board that does not answer is an error in its place, and the
-exit code is 1."""
-    parser = add_command(
-        below, _status, "show what the budget has spent and has left", examples, about, port=False
-    )
-    parser.add_argument("--all", action="store_true", help="show a table of all boards")
-    parser.add_argument(
-        "--port",
-        action="append",
-        help="the board's serial port, as in /dev/ttyACM0; with --all it may be repeated",
-    )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+@command("--all --port --json")
+def status(options: argparse.Namespace) -> int:
+    """Show what the budget has spent and has left.
 
+    The exit code is 1 if the budget's state is damaged. With --all the boards are those at
+    each --port, else at the ports in $MICROBUDGET_PORT, separated by commas, else at all USB serial
+    ports; a board that does not answer is an error in its place, and the exit code is 1.
 
-def _status(options: argparse.Namespace) -> int:
+    examples:
+      microbudget board status
+      microbudget board status --json
+      microbudget board status --all
+      microbudget board status --all --port /dev/ttyACM0 --port /dev/ttyACM1
+
+    """
     ports: list[str] = options.port or []
     if options.all:
         return _status_of_all(ports, options.json)
@@ -87,19 +74,21 @@ def _status_of_all(ports: list[str], as_json: bool) -> int:
     return 1 if any(report["error"] is not None for report in reports) else 0
 
 
-def add_doctor(below: Any) -> None:
-    """Add `doctor`."""
-    examples = ["microbudget board doctor", "microbudget board doctor --json"]
-    about = """\
-Checks the connection, files that hide modules, the firmware, the deployed files, Wi-Fi, the clock,
-the endpoint with its certificates, a fleet's ledger, the budget's state, and the memory of a turn
-against a scripted model. It changes nothing on the board and uses no tokens. Each check is ok, a
-warning, fails or is not run, and says what to do. The exit code is 1 if one fails."""
-    parser = add_command(below, _doctor, "examine a board, part by part", examples, about)
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+@command("--port --json")
+def doctor(options: argparse.Namespace) -> int:
+    """Examine a board, part by part.
 
+    Checks the connection, files that hide modules, the firmware, the deployed files, Wi-Fi, the
+    clock, the endpoint with its certificates, a fleet's ledger, the budget's state, and the memory
+    of a turn against a scripted model. It changes nothing on the board and uses no tokens. Each
+    check is ok, a warning, fails or is not run, and says what to do. The exit code is 1 if one
+    fails.
 
-def _doctor(options: argparse.Namespace) -> int:
+    examples:
+      microbudget board doctor
+      microbudget board doctor --json
+
+    """
     from budget_cpython.board.connection import choose_port
     from budget_cpython.board.doctor import Result, examine
 
@@ -116,31 +105,20 @@ def _doctor(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def add_fleet(below: Any) -> None:
-    """Add `fleet`."""
-    examples = [
-        "microbudget board fleet --url http://127.0.0.1:8321",
-        f"{KEY_VARIABLE}=mb.operator.… microbudget board fleet --url http://host:8321 --json",
-    ]
-    about = f"""\
-Boards with a LEDGER in their settings report their own day with each request to the service. For
-each of them a line has what its account has left there, what its own day has used, and its last
-contact. The key is taken from ${KEY_VARIABLE}, and needs the right `read`. The exit code is 1 if
-the service cannot be reached or refuses the key."""
-    parser = add_command(
-        below,
-        _fleet,
-        "list the devices of a service and what they have left",
-        examples,
-        about,
-        False,
-    )
-    url = f"the service, as `microbudget serve` prints it; else ${LEDGER_VARIABLE}"
-    parser.add_argument("--url", metavar="URL", help=url)
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+@command("--url --json")
+def fleet(options: argparse.Namespace) -> int:
+    """List the devices of a service and what they have left.
 
+    Boards with a LEDGER in their settings report their own day with each request to the service.
+    For each of them a line has what its account has left there, what its own day has used, and its
+    last contact. The key is taken from $MICROBUDGET_KEY, and needs the right `read`. The exit code
+    is 1 if the service cannot be reached or refuses the key.
 
-def _fleet(options: argparse.Namespace) -> int:
+    examples:
+      microbudget board fleet --url http://127.0.0.1:8321
+      MICROBUDGET_KEY=mb.operator.… microbudget board fleet --url http://host:8321 --json
+
+    """
     from budget_core.errors import BudgetError
     from budget_cpython.board.tables import devices_table
     from budget_cpython.ledger.http import HttpLedger

@@ -5,39 +5,29 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from budget_cpython.board.errors import BoardError
-from budget_cpython.cli.board.command import add_command
+from budget_cpython.cli.board.command import command
+from budget_cpython.cli.options import add_options
 
 
-def add_run(below: Any) -> None:
-    """Add `run`."""
-    examples = [
-        "microbudget board run rp2_pico_w",
-        "microbudget board run unix --heap 320k --flash flash.img",
-    ]
-    about = """\
-Restarts the board's program, shows its output and sends it what is typed. Ctrl-C ends that; the
-program continues. `run unix` without --port starts an emulated board on this machine."""
-    parser = add_command(below, _run, "start the program and talk to it", examples, about)
-    parser.add_argument("board", metavar="BOARD", help="the board that was deployed")
+def _add_unix(parser: argparse.ArgumentParser) -> None:
     unix = parser.add_argument_group("the unix board, without --port")
-    unix.add_argument("--heap", default="512k", metavar="SIZE", help="size of its heap (512k)")
-    unix.add_argument("--flash", type=Path, metavar="FILE", help="keep its flash in FILE")
-    unix.add_argument(
-        "--fs", choices=("littlefs", "fat"), default="littlefs", help="its file system"
-    )
-    unix.add_argument("--romfs", type=Path, metavar="FILE", help="give it a ROMFS, kept in FILE")
-    unix.add_argument(
-        "--cut-power-after", type=int, metavar="N", help="cut its power after N flash operations"
-    )
-    unix.add_argument(
-        "--clock", choices=("unset", "2000", "unset-2000"), help="its clock at power-up"
-    )
+    add_options(unix, "board run", "--heap --flash --fs --romfs --cut-power-after --clock")
 
 
-def _run(options: argparse.Namespace) -> int:
+@command("--port BOARD", extend=_add_unix)
+def run(options: argparse.Namespace) -> int:
+    """Start the program and talk to it.
+
+    Restarts the board's program, shows its output and sends it what is typed. Ctrl-C ends that; the
+    program continues. `run unix` without --port starts an emulated board on this machine.
+
+    examples:
+      microbudget board run rp2_pico_w
+      microbudget board run unix --heap 320k --flash flash.img
+
+    """
     try:
         import termios  # noqa: F401 - Windows has none
     except ImportError:

@@ -2,34 +2,25 @@
 
 import argparse
 import os
-from typing import Any
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.cli.ops.command import add_command, ledger_url, print_json
+from budget_cpython.cli.command import LEDGER, command
+from budget_cpython.cli.ops.command import ledger_url, print_json
 from budget_cpython.ledger.opening import sqlite_path
 
-_ABOUT = """\
-FILE is new, and for you alone. The ledger may be in use. docs/operating.md says how to restore one,
-and how to back up Redis, Postgres and a service."""
 
+@command(f"FILE {LEDGER} --json")
+def backup(options: argparse.Namespace) -> int:
+    """Copy an SQLite ledger, also while it is in use.
 
-def add_backup(commands: Any) -> None:
-    """Add `backup`."""
-    backup = add_command(
-        commands,
-        "backup",
-        _backup,
-        "copy an SQLite ledger, also while it is in use",
-        [
-            "microbudget backup ledger-backup.db",
-            "microbudget backup ledger-backup.db --ledger sqlite:/var/lib/budget.db",
-        ],
-        _ABOUT,
-    )
-    backup.add_argument("file", metavar="FILE", help="the copy; its folder must exist")
+    FILE is new, and for you alone. The ledger may be in use. docs/operating.md says how to restore
+    one, and how to back up Redis, Postgres and a service.
 
+    examples:
+      microbudget backup ledger-backup.db
+      microbudget backup ledger-backup.db --ledger sqlite:/var/lib/budget.db
 
-def _backup(options: argparse.Namespace) -> int:
+    """
     from budget_cpython.ledger.sqlite import SqliteLedger
 
     url = ledger_url(options)

@@ -5,40 +5,30 @@ from typing import Any
 
 from budget_core.ledger.checks import check_path
 from budget_core.ledger.errors import UnknownHoldError
-from budget_cpython.cli.ops.command import add_command, add_yes, agrees, opened_ledger, print_json
+from budget_cpython.cli.command import LEDGER, command
+from budget_cpython.cli.ops.command import agrees, opened_ledger, print_json
 from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.ledger.limit_changes import changed_by
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ops.words import limits_text
 
-_ABOUT = """\
-It counts on the account and on all above it, in their windows of now, also past their limits: for
-what was used where the ledger did not see it, or was forgotten by a copy that was restored. It is
-noted in the ledger, with your name. With the same --key it is recorded once, however often."""
 _NO_WINDOW = "run"
-_LINE = "AMOUNTS is as limits are, without a window: '$3.20 + 40 calls + 200k tokens'."
 
 
-def add_charge(commands: Any) -> None:
-    """Add `charge`."""
-    charge = add_command(
-        commands,
-        "charge",
-        _charge,
-        "record amounts as spent",
-        [
-            "microbudget charge acme/research '$3.20 + 40 calls'",
-            "microbudget charge acme '$12' --key invoice-2026-11 --yes",
-        ],
-        f"{_ABOUT}\n{_LINE}",
-    )
-    charge.add_argument("path", metavar="PATH", help="an account, or a path below one")
-    charge.add_argument("amounts", metavar="AMOUNTS", help="in quotes, as a shell replaces $3")
-    charge.add_argument("--key", help="an idempotency key, such as an invoice's number")
-    add_yes(charge)
+@command(f"PATH AMOUNTS {LEDGER} --json --key --yes")
+def charge(options: argparse.Namespace) -> int:
+    """Record amounts as spent.
 
+    It counts on the account and on all above it, in their windows of now, also past their limits:
+    for what was used where the ledger did not see it, or was forgotten by a copy that was restored.
+    It is noted in the ledger, with your name. With the same --key it is recorded once, however
+    often. AMOUNTS is as limits are, without a window: '$3.20 + 40 calls + 200k tokens'.
 
-def _charge(options: argparse.Namespace) -> int:
+    examples:
+      microbudget charge acme/research '$3.20 + 40 calls'
+      microbudget charge acme '$12' --key invoice-2026-11 --yes
+
+    """
     path, amounts = check_path(options.path), _amounts(options.amounts)
     shown = limits_text([(axis, amount, _NO_WINDOW) for axis, amount in amounts.items()])
     with opened_ledger(options) as ledger:

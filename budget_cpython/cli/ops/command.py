@@ -1,73 +1,21 @@
-"""What the commands for operators share: their options, the ledger, JSON and the question."""
+"""What the commands for operators share: the ledger, JSON and the question."""
 
 import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.cli.service_options import (
-    ENGINE_VARIABLE,
-    add_ledger_key,
-    ledger_options,
-    run_command,
-    warn,
-)
+from budget_cpython.cli.service import ledger_options, warn
 from budget_cpython.ledger.default_ledger import default_url, usable_default
 from budget_cpython.ledger.opening import open_ledger, several_databases, sqlite_path
 
 if TYPE_CHECKING:
     from budget_cpython.ledger.journal import JournaledLedger
-
-_CODES = {0: "it worked", 1: "it failed, as the error says", 2: "a malformed option or argument"}
-
-
-def add_command(
-    commands: Any,
-    name: str,
-    command: Callable[[argparse.Namespace], int],
-    summary: str,
-    examples: Sequence[str],
-    about: str = "",
-    codes: dict[int, str] | None = None,
-) -> argparse.ArgumentParser:
-    """Add the command `name`, with the options of a ledger and `--json`.
-
-    `codes` are exit codes of its own, beside 0, 1 and 2.
-    """
-    text = f"{summary[0].upper()}{summary[1:]}."
-    said = [f"  {code}  {words}" for code, words in sorted({**_CODES, **(codes or {})}.items())]
-    epilog = ["examples:", *(f"  {one}" for one in examples), "", "exit codes:", *said]
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description="\n".join(filter(None, (text, about))),
-        epilog="\n".join(epilog),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_ledger(parser)
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
-    parser.set_defaults(run=partial(run_command, command, "ops"))
-    return parser
-
-
-def add_ledger(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a ledger, as `opened_ledger` takes them."""
-    text = f"sqlite:FILE, redis://…, postgresql://…, http://…; by default ${ENGINE_VARIABLE}, "
-    text += "else the file of the default ledger"
-    parser.add_argument("--ledger", metavar="URL", help=text)
-    add_ledger_key(parser.add_argument)
-
-
-def add_path(parser: argparse.ArgumentParser) -> None:
-    """Add an account as an argument, by default all of them."""
-    text = "an account, and all below it (all accounts)"
-    parser.add_argument("path", nargs="?", default="", metavar="PATH", help=text)
 
 
 def ledger_url(options: argparse.Namespace) -> str:
@@ -125,11 +73,6 @@ def shown_place(url: str) -> str:
 def print_json(value: Any) -> None:
     """Print a value as one line of JSON."""
     print(json.dumps(value))
-
-
-def add_yes(parser: argparse.ArgumentParser) -> None:
-    """Add `--yes`, which answers the question of `agrees`."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def agrees(yes: bool) -> bool:

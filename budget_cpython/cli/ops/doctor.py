@@ -2,11 +2,12 @@
 
 import argparse
 import os
-from typing import Any
 
-from budget_cpython.cli.ops.command import add_command, ledger_url, print_json, shown_place
+from budget_cpython.cli.command import LEDGER, command
+from budget_cpython.cli.ops.command import ledger_url, print_json, shown_place
 from budget_cpython.cli.ops.screen import FAINT, GREEN, ORANGE, RED, Screen, cell
-from budget_cpython.cli.service_options import KEYS_HELP, KEYS_VARIABLE, ledger_options
+from budget_cpython.cli.options import KEYS_VARIABLE
+from budget_cpython.cli.service import ledger_options
 from budget_cpython.finding import Result
 from budget_cpython.wall_clock import WALL
 
@@ -16,31 +17,26 @@ _STYLES = {
     Result.FAILS: RED,
     Result.NOT_RUN: FAINT,
 }
-_ABOUT = """\
-Checks that the engine answers, its clock, what it keeps through a crash, who may read and write its
-files, the file of keys, the age of the prices, and the versions of what is installed. It changes
-nothing. Each check is ok, a warning, fails or is not run, and says what to do."""
 
 
-def add_doctor(commands: Any) -> None:
-    """Add `doctor`."""
-    parser = add_command(
-        commands,
-        "doctor",
-        _doctor,
-        "examine the ledger and this machine, and say how to repair what is wrong",
-        [
-            "microbudget doctor",
-            "microbudget doctor --ledger postgresql:///budgets --keys keys.json",
-            "microbudget doctor --json",
-        ],
-        _ABOUT,
-        {0: "no check fails; there may be warnings", 1: "a check fails"},
-    )
-    parser.add_argument("--keys", metavar="FILE", help=KEYS_HELP)
+@command(f"{LEDGER} --json --keys")
+def doctor(options: argparse.Namespace) -> int:
+    """Examine the ledger and this machine, and say how to repair what is wrong.
 
+    Checks that the engine answers, its clock, what it keeps through a crash, who may read and write
+    its files, the file of keys, the age of the prices, and the versions of what is installed. It
+    changes nothing. Each check is ok, a warning, fails or is not run, and says what to do.
 
-def _doctor(options: argparse.Namespace) -> int:
+    examples:
+      microbudget doctor
+      microbudget doctor --ledger postgresql:///budgets --keys keys.json
+      microbudget doctor --json
+
+    exit codes:
+      0  no check fails; there may be warnings
+      1  a check fails
+
+    """
     from budget_cpython.ops.doctor import examine
 
     url = ledger_url(options)

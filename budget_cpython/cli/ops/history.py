@@ -2,10 +2,10 @@
 
 import argparse
 from statistics import median_low
-from typing import Any
 
 from budget_core.until import stamp
-from budget_cpython.cli.ops.command import add_command, opened_ledger, print_json
+from budget_cpython.cli.command import LEDGER, command
+from budget_cpython.cli.ops.command import opened_ledger, print_json
 from budget_cpython.cli.ops.screen import (
     FAINT,
     GREEN,
@@ -18,34 +18,25 @@ from budget_cpython.cli.ops.screen import (
     sparkline,
     style_of,
 )
-from budget_cpython.cli.service_options import count
 from budget_cpython.ops.forecast import limit_status
 from budget_cpython.ops.json_rows import balance_row
 from budget_cpython.ops.past_windows import PastWindows, past_windows
 from budget_cpython.ops.words import limit_text, short_amount
 
-_ROWS = 10
-_ABOUT = """\
-Each limit has a line with a column for each window, the newest last, and a table. Ledgers keep the
-last 32 windows of each limit in which something was counted. A rolling window has its buckets."""
 
+@command(f"PATH {LEDGER} --json --windows")
+def history(options: argparse.Namespace) -> int:
+    """Show what an account spent in past windows.
 
-def add_history(commands: Any) -> None:
-    """Add `history`."""
-    parser = add_command(
-        commands,
-        "history",
-        _history,
-        "show what an account spent in past windows",
-        ["microbudget history acme/research", "microbudget history acme --windows 32 --json"],
-        _ABOUT,
-    )
-    parser.add_argument("path", metavar="PATH", help="an account")
-    text = f"the most windows in a table ({_ROWS})"
-    parser.add_argument("--windows", type=count, default=_ROWS, metavar="N", help=text)
+    Each limit has a line with a column for each window, the newest last, and a table. Ledgers keep
+    the last 32 windows of each limit in which something was counted. A rolling window has its
+    buckets.
 
+    examples:
+      microbudget history acme/research
+      microbudget history acme --windows 32 --json
 
-def _history(options: argparse.Namespace) -> int:
+    """
     path = options.path
     with opened_ledger(options) as ledger:
         rows = [row for row in ledger.balance(path) if row.account == path]

@@ -4,65 +4,16 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from budget_cpython.cli.ops.command import (
-    add_command,
-    add_path,
-    add_yes,
-    agrees,
-    opened_ledger,
-    print_json,
-)
+from budget_cpython.cli.command import LEDGER, Group, command
+from budget_cpython.cli.ops.command import agrees, opened_ledger, print_json
 from budget_cpython.cli.ops.screen import FAINT, HEAD, Line, Screen, cell, lay_out
-from budget_cpython.cli.service_options import count
 from budget_cpython.ledger.journal import LedgerEvent, OpenHold
 from budget_cpython.ledger.limit_changes import changed_by
 from budget_cpython.ops.json_rows import hold_row
 from budget_cpython.ops.words import amount_words, duration
 from budget_cpython.wall_clock import WALL
 
-_MOST = 1000
 _LIST, _RELEASE = "list", "release"
-_ABOUT_RELEASE = """\
-Its amounts are free for other calls at once. That is right for a call that was never made. What a
-provider bills for one that was made is then counted nowhere, unless its program settles it late."""
-
-
-def add_holds(commands: Any) -> None:
-    """Add `holds list` and `holds release`; `with_list` makes the first the default."""
-    holds = commands.add_parser(
-        "holds",
-        help="list the holds of calls in flight, or release one",
-        usage="%(prog)s [PATH] [options]\n       %(prog)s release ID [options]",
-        description="List the holds of calls in flight, or release one.",
-        epilog="microbudget holds COMMAND --help has the options and examples of each.",
-    )
-    below = holds.add_subparsers(metavar="COMMAND", required=True, prog=holds.prog)
-    listing = add_command(
-        below,
-        _LIST,
-        _list,
-        "list holds that are not settled, the oldest first",
-        ["microbudget holds", "microbudget holds acme/research --json"],
-        "The word `list` may be left out.",
-    )
-    add_path(listing)
-    text = f"the most holds ({_MOST})"
-    listing.add_argument("--most", type=count, default=_MOST, metavar="N", help=text)
-    release = add_command(
-        below,
-        _RELEASE,
-        _release,
-        "release a hold whose call was never made",
-        [
-            "microbudget holds release '#1a208d6b310-15e1f9d2dff3'",
-            "microbudget holds release job-17/step-4 --account acme/research --yes",
-        ],
-        _ABOUT_RELEASE,
-    )
-    release.add_argument("id", metavar="ID", help="its id, as `microbudget holds` shows it")
-    account = "its account, where several have a hold of that id"
-    release.add_argument("--account", default="", metavar="PATH", help=account)
-    add_yes(release)
 
 
 def with_list(arguments: list[str]) -> list[str]:
@@ -72,7 +23,17 @@ def with_list(arguments: list[str]) -> list[str]:
     return ["holds", _LIST, *arguments[1:]]
 
 
+@command(f"PATH {LEDGER} --json --most")
 def _list(options: argparse.Namespace) -> int:
+    """List holds that are not settled, the oldest first.
+
+    The word `list` may be left out.
+
+    examples:
+      microbudget holds
+      microbudget holds acme/research --json
+
+    """
     with opened_ledger(options) as ledger:
         holds = ledger.open_holds(options.path, options.most)
     now = int(WALL())
@@ -119,7 +80,19 @@ def _in_words(amounts: Mapping[str, int]) -> str:
     return " + ".join(amount_words(axis, amount) for axis, amount in sorted(amounts.items()))
 
 
+@command(f"ID {LEDGER} --json --account --yes")
 def _release(options: argparse.Namespace) -> int:
+    """Release a hold whose call was never made.
+
+    Its amounts are free for other calls at once. That is right for a call that was never made. What
+    a provider bills for one that was made is then counted nowhere, unless its program settles it
+    late.
+
+    examples:
+      microbudget holds release '#1a208d6b310-15e1f9d2dff3'
+      microbudget holds release job-17/step-4 --account acme/research --yes
+
+    """
     with opened_ledger(options) as ledger:
         path = options.account or _path_of(options.id, ledger)
         hold = ledger.hold(path, options.id)
@@ -148,3 +121,11 @@ def _path_of(id: str, ledger: Any) -> str:
     if len(paths) > 1:
         raise ValueError(f"several holds have the id {id!r}: give --account, {' or '.join(paths)}")
     return str(paths[0])
+
+
+holds = Group(
+    "holds",
+    "List the holds of calls in flight, or release one.",
+    (_list, _release),
+    more={"usage": "%(prog)s [PATH] [options]\n       %(prog)s release ID [options]"},
+)

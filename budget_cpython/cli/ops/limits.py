@@ -8,14 +8,8 @@ from typing import Any
 from budget_core.ledger.checks import check_path
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Balance
-from budget_cpython.cli.ops.command import (
-    add_command,
-    add_path,
-    add_yes,
-    agrees,
-    opened_ledger,
-    print_json,
-)
+from budget_cpython.cli.command import LEDGER, Group, command
+from budget_cpython.cli.ops.command import agrees, opened_ledger, print_json
 from budget_cpython.cli.ops.screen import FAINT, GREEN, HEAD, RED, Line, Screen, cell, lay_out
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.selection import is_below
@@ -28,92 +22,19 @@ from budget_cpython.ops.limit_file import limit_file, read_limit_file
 from budget_cpython.ops.words import limits_text
 from budget_cpython.wall_clock import WALL
 
-_ABOUT = """\
-What changes is shown first. Nothing is changed before you agree, or at once with --yes. What was
-spent stays counted; each change is noted in the ledger, with your name. A window that a wrong clock
-began in the future goes back to now, with what was spent."""
-_LINE = """\
-LIMITS is as in all settings: dollars, or a whole number of calls, tokens, tool_calls or tool:NAME;
-after a / comes the window, such as hour, day, week, month or 10min; a + joins several."""
 _CLOCKS_DIFFER_S = 60  # at most, where all are right
 _STYLES = {"-": RED, "+": GREEN, " ": FAINT}
 
 
-def add_limits(commands: Any) -> None:
-    """Add `limits` and its commands."""
-    text = "show and change limits, and keep them in a file"
-    limits = commands.add_parser(
-        "limits",
-        help=text,
-        description=f"{text.capitalize()}.",
-        epilog="microbudget limits COMMAND --help has the options and examples of each.",
-    )
-    below = limits.add_subparsers(metavar="COMMAND", required=True)
-    show = add_command(
-        below,
-        "show",
-        _show,
-        "show the limits of accounts",
-        ["microbudget limits show", "microbudget limits show acme --json"],
-    )
-    add_path(show)
-    wanted = add_command(
-        below,
-        "set",
-        _set,
-        "replace the limits of an account",
-        [
-            "microbudget limits set acme/research '$5/day + 100 calls/hour'",
-            "microbudget limits set acme '$400/month' --dry-run",
-        ],
-        f"{_ABOUT}\n{_LINE}",
-    )
-    wanted.add_argument("path", metavar="PATH", help="an account; a new one is made")
-    wanted.add_argument("limits", metavar="LIMITS", help="in quotes, as a shell replaces $5")
-    _add_change(wanted)
-    remove = add_command(
-        below,
-        "remove",
-        _remove,
-        "remove accounts with their limits",
-        ["microbudget limits remove acme/trial", "microbudget limits remove acme/a acme/b --yes"],
-        _ABOUT,
-    )
-    remove.add_argument("paths", nargs="+", metavar="PATH", help="an account")
-    _add_change(remove)
-    importing = add_command(
-        below,
-        "import",
-        _import,
-        "set the limits of all accounts in a TOML file",
-        [
-            "microbudget limits import limits.toml --dry-run",
-            "microbudget limits import limits.toml --prune --yes",
-        ],
-        f"{_ABOUT}\nAccounts that the file does not name stay as they are, or go with --prune.",
-    )
-    importing.add_argument("file", metavar="FILE", help="as `limits export` writes it")
-    prune = "remove accounts that the file does not name"
-    importing.add_argument("--prune", action="store_true", help=prune)
-    _add_change(importing)
-    export = add_command(
-        below,
-        "export",
-        _export,
-        "print the limits of accounts as TOML",
-        ["microbudget limits export > limits.toml", "microbudget limits export acme -o acme.toml"],
-    )
-    add_path(export)
-    export.add_argument("-o", "--output", metavar="FILE", help="write FILE instead")
-
-
-def _add_change(parser: argparse.ArgumentParser) -> None:
-    text = "show what would change, and change nothing"
-    parser.add_argument("--dry-run", action="store_true", help=text)
-    add_yes(parser)
-
-
+@command(f"PATH {LEDGER} --json")
 def _show(options: argparse.Namespace) -> int:
+    """Show the limits of accounts.
+
+    examples:
+      microbudget limits show
+      microbudget limits show acme --json
+
+    """
     found = _limits(options)
     if options.json:
         print_json({path: limit_rows(limits) for path, limits in found.items()})
@@ -132,7 +53,15 @@ def _in_words(limits: Sequence[Limit]) -> str:
     return limits_text([(one.axis, one.cap, one.window) for one in limits])
 
 
+@command(f"PATH {LEDGER} --json --output")
 def _export(options: argparse.Namespace) -> int:
+    """Print the limits of accounts as TOML.
+
+    examples:
+      microbudget limits export > limits.toml
+      microbudget limits export acme -o acme.toml
+
+    """
     found = _limits(options)
     if options.path and not found:
         raise ValueError(_no_limits(options.path))
@@ -145,20 +74,59 @@ def _export(options: argparse.Namespace) -> int:
     return 0
 
 
+@command(f"PATH LIMITS {LEDGER} --json --dry-run --yes")
 def _set(options: argparse.Namespace) -> int:
+    """Replace the limits of an account.
+
+    What changes is shown first. Nothing is changed before you agree, or at once with --yes. What
+    was spent stays counted; each change is noted in the ledger, with your name. A window that a
+    wrong clock began in the future goes back to now, with what was spent. LIMITS is as in all
+    settings: dollars, or a whole number of calls, tokens, tool_calls or tool:NAME; after a / comes
+    the window, such as hour, day, week, month or 10min; a + joins several.
+
+    examples:
+      microbudget limits set acme/research '$5/day + 100 calls/hour'
+      microbudget limits set acme '$400/month' --dry-run
+
+    """
     wanted = {check_path(options.path): parse_limits(options.limits)}
     return _change(options, wanted)
 
 
+@command(f"PATH {LEDGER} --json --dry-run --yes")
 def _remove(options: argparse.Namespace) -> int:
+    """Remove accounts with their limits.
+
+    What changes is shown first. Nothing is changed before you agree, or at once with --yes. What
+    was spent stays counted; each change is noted in the ledger, with your name. A window that a
+    wrong clock began in the future goes back to now, with what was spent.
+
+    examples:
+      microbudget limits remove acme/trial
+      microbudget limits remove acme/a acme/b --yes
+
+    """
     with opened_ledger(options) as ledger:
-        for path in options.paths:
+        for path in options.path:
             if not ledger.limits(path):
                 raise ValueError(f"account {path!r} has no limits")
-    return _change(options, {path: [] for path in options.paths})
+    return _change(options, {path: [] for path in options.path})
 
 
+@command(f"FILE --prune {LEDGER} --json --dry-run --yes")
 def _import(options: argparse.Namespace) -> int:
+    """Set the limits of all accounts in a TOML file.
+
+    What changes is shown first. Nothing is changed before you agree, or at once with --yes. What
+    was spent stays counted; each change is noted in the ledger, with your name. A window that a
+    wrong clock began in the future goes back to now, with what was spent. Accounts that the file
+    does not name stay as they are, or go with --prune.
+
+    examples:
+      microbudget limits import limits.toml --dry-run
+      microbudget limits import limits.toml --prune --yes
+
+    """
     wanted = read_limit_file(options.file)
     if not wanted:
         raise ValueError(f'{options.file!r} has no limits: they are in [accounts."PATH"]')
@@ -231,3 +199,10 @@ def _diff(changes: Sequence[LimitChange]) -> list[Line]:
         lines.append([(change.account, HEAD), (note, FAINT)])
         lines += [cell(f"  {sign} {text}", _STYLES[sign]) for sign, text in change.rows()]
     return lines or [cell("nothing would change")]
+
+
+limits = Group(
+    "limits",
+    "Show and change limits, and keep them in a file.",
+    (_show, _set, _remove, _import, _export),
+)

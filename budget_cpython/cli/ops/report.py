@@ -5,17 +5,17 @@ import calendar
 import re
 import sys
 import time
-from typing import Any
 
 from budget_core.log import printable
 from budget_core.until import stamp
 from budget_core.wall_clock import DAY
-from budget_cpython.cli.ops.command import add_command, add_path, opened_ledger
+from budget_cpython.cli.command import LEDGER, command
+from budget_cpython.cli.ops.command import opened_ledger
 from budget_cpython.cli.ops.screen import FAINT, HEAD, Line, Screen, cell, lay_out
 from budget_cpython.files.plain_file import replace_file
 from budget_cpython.ops.report import SpendingReport, read_report
 from budget_cpython.ops.report_tables import as_csv, as_focus, as_json
-from budget_cpython.ops.spending import COLUMNS, TIMES, check_columns, spending_by
+from budget_cpython.ops.spending import TIMES, check_columns, spending_by
 from budget_cpython.ops.words import short_amount
 from budget_cpython.wall_clock import WALL
 
@@ -24,42 +24,23 @@ _UNITS = {"min": 60, "h": 3600, "d": DAY, "w": 7 * DAY}
 _FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%SZ")
 _BY = ("account", "model")
 _SHOWN = 30
-_ABOUT = """\
-It has what programs on CPython and proxies reported of their calls, by hour, account, model and
-tool. Budgets count every call; what chips used, and what a process that was killed used in its last
-seconds, has no model. FOCUS is the FinOps specification of costs and usage, 1.0, as CSV."""
 
 
-def add_report(commands: Any) -> None:
-    """Add `report`."""
-    parser = add_command(
-        commands,
-        "report",
-        _report,
-        "write what was spent, by account, model, tool and time",
-        [
-            "microbudget report --since 24h --by model",
-            "microbudget report acme --since 2026-11-01 --output november.html",
-            "microbudget report --by day,account,tool --output days.csv",
-            "microbudget report --since 31d --format focus --output charges.csv",
-        ],
-        _ABOUT,
-    )
-    add_path(parser)
-    text = (
-        "since when: 90min, 24h, 7d, 4w, or a date such as 2026-11-20 or 2026-11-20T09:00, UTC (7d)"
-    )
-    parser.add_argument("--since", default="7d", metavar="TIME", help=text)
-    parser.add_argument("--until", metavar="TIME", help="until when, in the same way (now)")
-    text = f"columns to sum by, of {', '.join(COLUMNS)} ({','.join(_BY)})"
-    parser.add_argument("--by", metavar="COLUMN,…", help=text)
-    text = "what to write; by default what the name of the file ends with, else a table"
-    parser.add_argument("--format", choices=FORMATS, help=text)
-    text = "the file to write, in the place of one that is there; by default standard output"
-    parser.add_argument("--output", metavar="FILE", help=text)
+@command(f"PATH {LEDGER} --json --since --until --by --format --output")
+def report(options: argparse.Namespace) -> int:
+    """Write what was spent, by account, model, tool and time.
 
+    It has what programs on CPython and proxies reported of their calls, by hour, account, model and
+    tool. Budgets count every call; what chips used, and what a process that was killed used in its
+    last seconds, has no model. FOCUS is the FinOps specification of costs and usage, 1.0, as CSV.
 
-def _report(options: argparse.Namespace) -> int:
+    examples:
+      microbudget report --since 24h --by model
+      microbudget report acme --since 2026-11-01 --output november.html
+      microbudget report --by day,account,tool --output days.csv
+      microbudget report --since 31d --format focus --output charges.csv
+
+    """
     now = int(WALL() or time.time())
     since = _time("--since", options.since, now)
     until = now if options.until is None else _time("--until", options.until, now)

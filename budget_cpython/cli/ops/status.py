@@ -9,8 +9,8 @@ from budget_core.log import printable
 from budget_core.until import stamp, until
 from budget_core.wall_clock import DAY
 from budget_cpython.alerts.alert_log import ALERT, AlertStatus, undelivered
+from budget_cpython.cli.command import LEDGER, command
 from budget_cpython.cli.ops.command import (
-    add_command,
     ledger_url,
     opened_ledger,
     print_json,
@@ -45,38 +45,28 @@ _MOST_REFUSALS = 10  # accounts and limits
 _REFUSALS = ("refused", "observed")
 _LONGEST_LIMIT = 24
 _LONGEST_NARROW = 17
-_ABOUT = f"""\
-Each limit has a bar of what is spent and held, and the time until its window ends. EMPTY IN is when
-all of it will be spent, if that is before the reset: from the rate of its window so far, once that
-is 5 minutes old and a tenth of the limit is spent. Of more than {MOST_LIMITS} limits those nearest
-their end are shown, the tree with --all. Below are calls refused in the last hour: an account with
-a little left may have too little for a call."""
 
 
-def add_status(commands: Any) -> None:
-    """Add `status`."""
-    parser = add_command(
-        commands,
-        "status",
-        _status,
-        "show limits, what is spent, held and left, and what ends before its reset",
-        [
-            "microbudget status",
-            "microbudget status acme/research --all",
-            "microbudget status --ledger redis://localhost --json",
-            "microbudget status --check > /dev/null || echo 'a limit is over'",
-        ],
-        _ABOUT,
-        {HAS_LIMIT_OVER: "with --check: a limit is over"},
-    )
-    path = "an account: it, those below it and those above it (all accounts)"
-    parser.add_argument("path", nargs="?", default="", metavar="PATH", help=path)
-    parser.add_argument("--all", action="store_true", help="show all accounts, as a tree")
-    check = f"exit with {HAS_LIMIT_OVER} if a limit is over"
-    parser.add_argument("--check", action="store_true", help=check)
+@command(f"PATH {LEDGER} --json --all --check")
+def status(options: argparse.Namespace) -> int:
+    """Show limits, what is spent, held and left, and what ends before its reset.
 
+    Each limit has a bar of what is spent and held, and the time until its window ends. EMPTY IN is
+    when all of it will be spent, if that is before the reset: from the rate of its window so far,
+    once that is 5 minutes old and a tenth of the limit is spent. Of more than 40 limits those
+    nearest their end are shown, the tree with --all. Below are calls refused in the last hour: an
+    account with a little left may have too little for a call.
 
-def _status(options: argparse.Namespace) -> int:
+    examples:
+      microbudget status
+      microbudget status acme/research --all
+      microbudget status --ledger redis://localhost --json
+      microbudget status --check > /dev/null || echo 'a limit is over'
+
+    exit codes:
+      3  with --check: a limit is over
+
+    """
     with opened_ledger(options) as ledger:
         rows = ledger.balances(options.path)
         events = ledger.events(options.path, kinds=(ALERT,))

@@ -7,13 +7,12 @@ from typing import Any
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Balance
 from budget_core.wall_clock import DAY
-from budget_cpython.cli.ops.command import add_command, add_path, opened_ledger, print_json
+from budget_cpython.cli.command import LEDGER, command
+from budget_cpython.cli.ops.command import opened_ledger, print_json
 from budget_cpython.cli.ops.screen import FAINT, HEAD, ORANGE, Line, Screen, cell, cut, lay_out
-from budget_cpython.cli.service_options import count
 from budget_cpython.ops.limit_file import limit_file
 from budget_cpython.ops.past_windows import past_windows
 from budget_cpython.ops.suggestion import (
-    HEADROOM,
     LEAST_WINDOWS,
     LimitSuggestion,
     suggest_daily,
@@ -24,34 +23,23 @@ from budget_cpython.wall_clock import WALL
 
 _DAYS = 30
 _LONGEST_NARROW = 17
-_ABOUT = f"""\
-A limit is suggested where {LEAST_WINDOWS} windows or more are known: what 95 percent of them stayed
-within, and some headroom. WOULD REFUSE is in how many of those windows more was spent. Usage says
-what accounts spent by the day, also where no limit counts it: such limits are new.
---toml prints the accounts' limits, with the suggested ones, for `microbudget limits import`."""
 
 
-def add_suggest(commands: Any) -> None:
-    """Add `suggest`."""
-    parser = add_command(
-        commands,
-        "suggest",
-        _suggest,
-        "suggest limits from what was spent, and say what they would have refused",
-        [
-            "microbudget suggest",
-            "microbudget suggest acme/research --headroom 50",
-            "microbudget suggest acme --toml > limits.toml",
-        ],
-        _ABOUT,
-    )
-    add_path(parser)
-    text = f"percent above what was spent ({HEADROOM})"
-    parser.add_argument("--headroom", type=count, default=HEADROOM, metavar="N", help=text)
-    parser.add_argument("--toml", action="store_true", help="print limits as TOML")
+@command(f"PATH {LEDGER} --json --headroom --toml")
+def suggest(options: argparse.Namespace) -> int:
+    """Suggest limits from what was spent, and say what they would have refused.
 
+    A limit is suggested where 5 windows or more are known: what 95 percent of them stayed within,
+    and some headroom. WOULD REFUSE is in how many of those windows more was spent. Usage says what
+    accounts spent by the day, also where no limit counts it: such limits are new. --toml prints the
+    accounts' limits, with the suggested ones, for `microbudget limits import`.
 
-def _suggest(options: argparse.Namespace) -> int:
+    examples:
+      microbudget suggest
+      microbudget suggest acme/research --headroom 50
+      microbudget suggest acme --toml > limits.toml
+
+    """
     now = int(WALL())
     with opened_ledger(options) as ledger:
         rows = ledger.balances(options.path)

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from budget_core.errors import BudgetError
+from budget_cpython.cli.command import LEDGER, command
 from budget_cpython.cli.ops.command import (
-    add_command,
-    add_path,
     ledger_url,
     opened_ledger,
     print_json,
@@ -20,37 +19,28 @@ from budget_cpython.cli.ops.command import (
 )
 from budget_cpython.cli.ops.screen import Screen, as_rich
 from budget_cpython.cli.ops.top_view import TopView
-from budget_cpython.cli.service_options import add_number, seconds
 from budget_cpython.ops.json_rows import hold_row, limit_row
 from budget_cpython.wall_clock import WALL
 
-_EVERY_S = 2.0
-_ABOUT = """\
-RATE is what the last 5 minutes spent by the hour, at first what the window did so far. EMPTY IN is
-when a limit will be empty at that rate, if that is before its reset.
 
-keys, on a terminal of Linux or macOS:
-  r e u h a  sort by rate, time to empty, use, holds or account
-  /          filter accounts by a part of their path; Enter keeps it, Esc clears it
-  q          quit"""
+@command(f"PATH {LEDGER} --json --once --every")
+def top(options: argparse.Namespace) -> int:
+    """Watch accounts: their rates, time to empty and open holds.
 
+    RATE is what the last 5 minutes spent by the hour, at first what the window did so far. EMPTY IN
+    is when a limit will be empty at that rate, if that is before its reset.
 
-def add_top(commands: Any) -> None:
-    """Add `top`."""
-    parser = add_command(
-        commands,
-        "top",
-        _top,
-        "watch accounts: their rates, time to empty and open holds",
-        ["microbudget top", "microbudget top acme --every 5", "microbudget top --once"],
-        _ABOUT,
-    )
-    add_path(parser)
-    parser.add_argument("--once", action="store_true", help="print it once, and end")
-    add_number(parser.add_argument, "every", seconds, _EVERY_S, "ask the ledger every S seconds")
+    keys, on a terminal of Linux or macOS:
+      r e u h a  sort by rate, time to empty, use, holds or account
+      /          filter accounts by a part of their path; Enter keeps it, Esc clears it
+      q          quit
 
+    examples:
+      microbudget top
+      microbudget top acme --every 5
+      microbudget top --once
 
-def _top(options: argparse.Namespace) -> int:
+    """
     view = TopView(shown_place(ledger_url(options)))
     with opened_ledger(options) as ledger:
         if options.json or options.once:
