@@ -1,11 +1,14 @@
-"""What an awaited ledger is owed, delivered many entries at a time."""
+"""How a lease or a cap reaches the ledger upstream: from tasks, or from threads."""
 
 from asyncio import gather
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
+from budget_core.checks import NoLock
 from budget_core.ledger.backoff import LedgerWithBackoff
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.outbox import Entry, Outbox
+from budget_cpython.ledger.locks import TaskGate, ThreadGate
 
 if TYPE_CHECKING:
     from budget_core.ledger.outbox import Ask
@@ -34,3 +37,19 @@ class AwaitedLedgerWithBackoff(LedgerWithBackoff):
     """The awaited ledger behind a lease or a cap."""
 
     OUTBOX = OutboxAtOnce
+
+
+class ForTasks:
+    """A lease or a cap that tasks share, of a ledger that is awaited."""
+
+    UPSTREAM: type[LedgerWithBackoff] = AwaitedLedgerWithBackoff
+    LOCK: Any = NoLock
+    GATE: Any = TaskGate
+
+
+class ForThreads(ForTasks):
+    """A lease or a cap that threads share: nothing is awaited in its ledger."""
+
+    UPSTREAM = LedgerWithBackoff
+    LOCK = Lock
+    GATE = ThreadGate

@@ -1,36 +1,28 @@
 """Leased blocks of any ledger's budgets, for asyncio and for threads."""
 
 from collections.abc import Callable, Mapping
-from threading import Lock
 from typing import Any
 
-from budget_core.checks import NoLock
 from budget_core.ledger import lease
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
-from budget_core.ledger.backoff import LedgerWithBackoff
 from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import TTL, Hold, as_one_call, wake
 from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
-from budget_cpython.ledger.deliveries import AwaitedLedgerWithBackoff
-from budget_cpython.ledger.locks import TaskGate, ThreadGate
+from budget_cpython.ledger.deliveries import ForTasks, ForThreads
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 from budget_cpython.ledger.usage_log import flush_usage_awaited
 from budget_cpython.process_state import begin_again_in_children
 from budget_cpython.wall_clock import WALL
 
 
-class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
+class AsyncLeasedLedger(ForTasks, lease.LeasedLedger, AsyncPassthrough):
     """A ledger that leases blocks of another one's budget, and admits calls within them.
 
     Operations on accounts are passed on to the ledger upstream. A process that holds a block
     notices a change by `set_limits` within half of its `ttl`. A forked process begins without
     blocks, and knows no hold of its parent's.
     """
-
-    UPSTREAM: type[LedgerWithBackoff] = AwaitedLedgerWithBackoff
-    LOCK: Any = NoLock
-    GATE: Any = TaskGate
 
     def __init__(
         self,
@@ -67,10 +59,8 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
         return await self.upstream.ask(operation, *arguments)
 
 
-class _ThreadsLease(AsyncLeasedLedger):
-    UPSTREAM = LedgerWithBackoff  # nothing is awaited there
-    LOCK = Lock
-    GATE = ThreadGate
+class _ThreadsLease(ForThreads, AsyncLeasedLedger):
+    pass
 
 
 class LeasedLedger(BlockingLedger):

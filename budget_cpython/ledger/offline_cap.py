@@ -1,13 +1,10 @@
 """Grant holds up to a cap while a ledger is out of reach, and settle them later."""
 
 from collections.abc import Callable, Mapping
-from threading import Lock
 from typing import Any, cast
 
-from budget_core.checks import NoLock
 from budget_core.errors import refuse
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
-from budget_core.ledger.backoff import LedgerWithBackoff
 from budget_core.ledger.checks import check_amounts, check_key, check_path
 from budget_core.ledger.errors import (
     BudgetExceededError,
@@ -18,10 +15,9 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.outbox import new_key
 from budget_core.ledger.records import Hold, check_hold, check_ttl
 from budget_core.monotonic import MONOTONIC, MonotonicClock
-from budget_cpython.ledger.deliveries import AwaitedLedgerWithBackoff
+from budget_cpython.ledger.deliveries import ForTasks, ForThreads
 from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.journal import LedgerEvent
-from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.noting import note_quietly_awaited
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 from budget_cpython.ledger.prefilled_lease import PrefilledLease
@@ -31,7 +27,7 @@ from budget_cpython.wall_clock import WALL
 OFFLINE = (LedgerUnavailableError, LedgerFullError)
 
 
-class AsyncOfflineCapLedger(AsyncPassthrough):
+class AsyncOfflineCapLedger(ForTasks, AsyncPassthrough):
     """A ledger that grants up to `cap` by itself while the one upstream is out of reach, or full.
 
     While that one is damaged (`LedgerCorruptError`) nothing is granted.
@@ -46,10 +42,6 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
     settled loses them. A forked process has the whole cap, and leaves to its parent what that
     granted and owes. The ledger is asked again as `LedgerWithBackoff` says.
     """
-
-    UPSTREAM: type[LedgerWithBackoff] = AwaitedLedgerWithBackoff
-    LOCK: Any = NoLock
-    GATE: Any = TaskGate
 
     def __init__(
         self,
@@ -230,10 +222,8 @@ def _name(key: str | None) -> str:
     return new_key() if key is None else check_key(key)
 
 
-class _ThreadsCap(AsyncOfflineCapLedger):
-    UPSTREAM = LedgerWithBackoff  # nothing is awaited there
-    LOCK = Lock
-    GATE = ThreadGate
+class _ThreadsCap(ForThreads, AsyncOfflineCapLedger):
+    pass
 
 
 class OfflineCapLedger(BlockingLedger):
