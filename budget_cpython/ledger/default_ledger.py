@@ -1,6 +1,5 @@
 """The ledger of limits that have a window and no ledger, and the account of a program in it."""
 
-import hashlib
 import os
 import re
 import sys
@@ -50,6 +49,8 @@ def place_of(file: str) -> str:
 
 def segment(name: str, place: str = "") -> str:
     """Return a segment of an account's path for any name; names that differ stay different."""
+    import hashlib  # which loads OpenSSL
+
     plain = re.sub(r"[^A-Za-z0-9_.@+=-]", "_", name)[:_LONGEST]
     if plain == name and name.strip(".") and not place:
         return plain

@@ -1,5 +1,6 @@
 """The proxy of a run, which is loaded beside its command."""
 
+import select
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from budget_cpython.run.gate import ProxyGate
 
-_HEAD_START_S = 0.05  # for the command; one that ends within it needs no proxy
+_HEAD_START_S = 0.25  # for a command that calls nothing; one that ends within it needs no proxy
 _NEEDED = ("httpx", "starlette", "uvicorn", "httptools")
 # what takes long, in parts, between which the command's end is noticed
 _PARTS = (
@@ -36,9 +37,9 @@ def check_installed() -> None:
 class ProxyBeside:
     """A `with` in which a thread loads a run's proxy and then serves it, on a socket that listens.
 
-    `make` loads the proxy and returns its gate. Requests wait in the socket until then. If it
-    cannot be loaded or served, the socket is closed, so no call passes uncounted; `error` is the
-    reason, and `fail` is called.
+    `make` loads the proxy and returns its gate, once a client connects or the command has had its
+    head start. Requests wait in the socket until then. If the proxy cannot be loaded or served, the
+    socket is closed, so no call passes uncounted; `error` is the reason, and `fail` is called.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ProxyBeside:
         self._url = url
         self._fail = fail
         self._over = Event()
+        self._ended, self._end = socket.socketpair()
         self._served = ExitStack()
         self._thread = Thread(target=self._load, name="microbudget-load", daemon=True)
 
@@ -64,11 +66,14 @@ class ProxyBeside:
 
     def __exit__(self, *error: object) -> None:
         self._over.set()
+        self._end.close()
         self._thread.join()
         self._served.close()
+        self._ended.close()
 
     def _load(self) -> None:
-        if self._over.wait(_HEAD_START_S):
+        select.select([self._listener, self._ended], [], [], _HEAD_START_S)
+        if self._over.is_set():
             return
         try:
             for name in _PARTS:

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import signal
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -67,6 +66,8 @@ def _processes() -> list[tuple[int, int, str]]:
 
 
 def _listed_by_ps() -> list[tuple[int, int, str]]:
+    import subprocess  # Linux needs none
+
     command = ["ps", "-A", "-o", "pid=", "-o", "ppid=", "-o", "stat="]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ps:  # noqa: S603
         rows = [line.split() for line in ps.communicate()[0].splitlines()]

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from shutil import which
 from typing import TYPE_CHECKING
 
 from budget_core.errors import BudgetError
@@ -32,6 +31,8 @@ class NotStartedError(Exception):
     """The command could not be started; `exit_code` is what a shell would return."""
 
     def __init__(self, name: str, error: OSError) -> None:
+        from shutil import which
+
         is_name = os.sep not in name
         if isinstance(error, FileNotFoundError) or (is_name and which(name, os.F_OK) is None):
             self.exit_code, text = NOT_FOUND, "was not found: is it installed, and in PATH?"

@@ -101,6 +101,15 @@ def test_a_request_waits_until_the_proxy_is_loaded(
     assert proxy.error is None
 
 
+def test_a_client_that_connects_is_a_reason_to_load(
+    listener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "_HEAD_START_S", 600)
+    url = HERE.url(listener)
+    with ProxyBeside(gate, listener, url, lambda: None):
+        assert httpx.get(url, timeout=PATIENCE).text == "hi"
+
+
 def test_a_command_that_ends_within_its_head_start_needs_no_proxy(
     listener: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
