@@ -19,9 +19,10 @@ from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 from budget_cpython.adapters.account import Accounts, BudgetAccount
 from budget_cpython.adapters.current import current_accounts
 from budget_cpython.adapters.event_loop import has_event_loop
-from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.deadline import current_or_none
+from budget_cpython.prices.candidate_models import CandidateModels
 from budget_cpython.process_state import OPEN_CALLS
+from budget_cpython.vendors.request import Admitted, LlmRequest
 
 _ANSWERED: ContextVar[tuple["Answered", ...]] = ContextVar("microbudget.answered", default=())
 _STOPS: ContextVar[tuple[RepeatStop, ...]] = ContextVar("microbudget.stops", default=())
@@ -70,7 +71,9 @@ class BudgetedCall:
         options: dict[str, Any] = {
             "max_tokens": _limit_of(request, self._around),
             "service_tier": request.service_tier,
-            "candidates": request.candidates,
+            "candidates": CandidateModels(
+                request.vendor, request.models, request.deployed_at, request.units
+            ),
         }
         if self._stops:
             identity = request.identity or (request.model, request.messages, request.tools)

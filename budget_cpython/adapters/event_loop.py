@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from budget_cpython.adapters.wire import LARGE
+from budget_cpython.vendors.body import LARGE
 
 T = TypeVar("T")
 

@@ -12,12 +12,15 @@ from starlette.exceptions import HTTPException
 
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_cpython.adapters.provider_errors import EXTENSION
-from budget_cpython.adapters.wire import LARGE, WireFormat, find_format, refusal
+from budget_cpython.adapters.refusals import refusal
 from budget_cpython.deadline import Deadline
 from budget_cpython.process_state import OBSERVERS
 from budget_cpython.proxy.accounts import ProxyAccount
 from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.headers import Headers, to_client
+from budget_cpython.vendors.body import LARGE
+from budget_cpython.vendors.format import WireFormat
+from budget_cpython.vendors.known import find_format
 
 log = logging.getLogger("microbudget.proxy")
 _MODELS = re.compile(r".*/models(/[^:]*)?")

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 import httpx
 from starlette.exceptions import HTTPException
 
-from budget_cpython.adapters.wire import GOOGLE_MODELS
 from budget_cpython.files.settings_file import read_secret
+from budget_cpython.vendors.google import GOOGLE_MODELS
 
 ANTHROPIC, GOOGLE, OPENAI = "anthropic", "google", "openai"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")

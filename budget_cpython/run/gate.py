@@ -7,7 +7,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from budget_core.log import printable
-from budget_cpython.adapters.wire.refusals import REFUSED
+from budget_cpython.adapters.refusals import REFUSED
 from budget_cpython.deadline import Deadline
 from budget_cpython.proxy.usage_by_model import UsageByModel
 

@@ -15,7 +15,7 @@ from budget_cpython import Deadline
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.block import BudgetBlock
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.request import Admitted, LlmRequest
+from budget_cpython.vendors.request import Admitted, LlmRequest
 from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}

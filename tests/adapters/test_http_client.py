@@ -29,7 +29,7 @@ from budget_cpython.adapters.http.client import budgeted_http_client
 from budget_cpython.ledger.limit_parser import parse_limits
 from scripted_model import Reply, ScriptedEndpoint
 from tests.adapters.support import until_sent, used
-from tests.adapters.wire.vectors import CHAT_EXTRA, CHAT_STREAM, CHAT_TEXT, MESSAGE_STREAM, events
+from tests.vendors.vectors import CHAT_EXTRA, CHAT_STREAM, CHAT_TEXT, MESSAGE_STREAM, events
 
 KINDS = [httpx.Client, httpx.AsyncClient, httpx2.Client, httpx2.AsyncClient]
 BODY = {"model": "scripted", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 50}

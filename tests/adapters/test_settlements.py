@@ -8,7 +8,7 @@ import pytest
 from budget_core import Limit
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.request import LlmRequest
+from budget_cpython.vendors.request import LlmRequest
 from tests.adapters.support import used
 from tests_micro.settlement_cases import (
     CASES,

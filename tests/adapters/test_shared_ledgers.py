@@ -212,7 +212,7 @@ import sys
 
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.request import LlmRequest
+from budget_cpython.vendors.request import LlmRequest
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.opening import open_ledger
 

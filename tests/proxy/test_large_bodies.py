@@ -12,11 +12,11 @@ from budget_core.usage_estimate import estimate_tokens
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.http.attempt import Terms
 from budget_cpython.adapters.http.client import budgeted_http_client
-from budget_cpython.adapters.wire import UnreadableRequestError, find_format
-from budget_cpython.adapters.wire.body import LARGE
-from budget_cpython.adapters.wire.pieces import MAX_DEPTH, MAX_VALUES
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy.app import MAX_BODY
+from budget_cpython.vendors.body import LARGE, MAX_DEPTH, MAX_VALUES
+from budget_cpython.vendors.known import find_format
+from budget_cpython.vendors.request import UnreadableRequestError
 from tests.proxy.support import Behind, Request, budgeted, post, spent, usage
 
 COMPLETIONS = "/v1/completions"

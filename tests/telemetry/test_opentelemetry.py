@@ -33,12 +33,12 @@ from budget_cpython import (
 )
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.request import LlmRequest
 from budget_cpython.adapters.tools import BudgetedToolCall
 from budget_cpython.process_state import OBSERVERS
 from budget_cpython.telemetry import conventions
 from budget_cpython.telemetry.observing import tell_late
 from budget_cpython.telemetry.switch import disable_telemetry, enable_telemetry
+from budget_cpython.vendors.request import LlmRequest
 from tests.paths import ROOT
 from tests.telemetry.support import Exported, exporting
 from tests_micro.script import QUESTION, USAGE, Script
@@ -150,8 +150,7 @@ def test_the_call_of_a_run_is_one(exported: Exported) -> None:
 def test_a_call_of_an_sdk_names_its_provider_and_what_it_embeds(exported: Exported) -> None:
     account = BudgetAccount([Limit("tokens", 1000)], prices={})
     for most in (None, 0):
-        request = LlmRequest("gpt-4o", [QUESTION], max_tokens=most)
-        request = LlmRequest(**{**vars(request), "candidates": request.candidates.at("google")})
+        request = LlmRequest("gpt-4o", [QUESTION], max_tokens=most, vendor="google")
         call = BudgetedCall([account], request)
         call.begin_blocking()
         call.end_blocking(ANSWER)

@@ -19,10 +19,10 @@ from budget_core.provider import ChatResponse
 from budget_cpython.adapters.account import Accounts, Options
 from budget_cpython.adapters.call import BudgetedCall, apart
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
-from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.settling import answering, answering_blocking, report_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
-from budget_cpython.adapters.wire.format import with_attached
+from budget_cpython.vendors.attachments import with_attached
+from budget_cpython.vendors.request import Admitted, LlmRequest
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _OPENAI = ("openai", "azure")

@@ -19,11 +19,11 @@ from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.object_proxy import twin_of
 from budget_cpython.adapters.opened_accounts import Caller
 from budget_cpython.adapters.provider_errors import UnbilledError
-from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.settling import pieces_blocking, settled_blocking
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
-from budget_cpython.adapters.wire.format import ending
 from budget_cpython.deadline import Deadline
+from budget_cpython.vendors.format import ending
+from budget_cpython.vendors.request import Admitted, LlmRequest
 
 FINAL_ANSWER = "final_answer"
 _LIMITS = ("max_completion_tokens", "max_tokens", "max_new_tokens")

@@ -1,35 +1,32 @@
 """One HTTP attempt to a model: what is sent in its place, and what its answer used."""
 
 import json
-import re
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from budget_core.errors import BudgetError, DeadlineExceeded
-from budget_core.usage_estimate import tokens_in
+from budget_core.usage_estimate import bytes_in
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.http.streams import sent_stream, watched_streams
 from budget_cpython.adapters.provider_errors import EXTENSION, UnbilledError, as_settled
-from budget_cpython.adapters.request import Admitted, LlmRequest
-from budget_cpython.adapters.wire import (
-    LARGE,
-    Reader,
-    UnreadableRequestError,
-    WireFormat,
-    find_format,
-    size_of,
-    text_bytes,
-)
-from budget_cpython.adapters.wire.readers import WholeReader
+from budget_cpython.adapters.refusals import refusal
 from budget_cpython.deadline import Deadline
 from budget_cpython.prices.listed_prices import provider_at
+from budget_cpython.vendors.answers import (
+    Reader,
+    WholeReader,
+    answered,
+    is_stream,
+    whole_answer,
+)
+from budget_cpython.vendors.format import WireBody, WireFormat
+from budget_cpython.vendors.known import VENDORS, find_format
+from budget_cpython.vendors.request import Admitted, UnreadableRequestError
 
 COUNTED = "microbudget_counted"  # an attribute of what is sent in a request's place
-_DEPLOYS = "azure"  # whose models have names of its customers
-_GOOGLES = re.compile(r"https://(generativelanguage|[a-z0-9-]*aiplatform)\.googleapis\.com/")
 _MOST_MODELS = 20
 _LONGEST_NAME = 500  # bytes
 _TIMEOUTS = ("connect", "read", "write", "pool")
@@ -39,12 +36,14 @@ _TIMEOUTS = ("connect", "read", "write", "pool")
 class Terms:
     """The accounts of one request: its extension `microbudget`, in the place of its client's own.
 
-    `observer` and `as_asked` are those of `BudgetedCall`.
+    `observer` and `as_asked` are those of `BudgetedCall`. `body` reads and writes a request's body:
+    `WireBody`, or what does the same in another process.
     """
 
     accounts: Sequence[BudgetAccount]
     observer: Any = None
     as_asked: bool = False
+    body: Callable[[WireFormat, bytes, str], Any] = WireBody
 
 
 class HttpAttempt:
@@ -71,16 +70,22 @@ class HttpAttempt:
 
     def parse(self) -> None:
         """Read the request's body, in any thread; raises `UnreadableRequestError`."""
-        if self._request.headers.get("authorization", "").startswith("AWS4-"):
+        request, url = self._request, self._request.url
+        headers = request.headers
+        if headers.get("authorization", "").startswith("AWS4-"):
             raise UnreadableRequestError("the request is signed, so that a budget cannot change it")
-        kind = self._request.headers.get("content-type", "")
-        self._body = self._wire.parse(self._request.content, kind)
-        asked = self._wire.read(self._body)
-        _check_names((asked.model, *asked.candidates.models))
-        if len(self._request.content) > LARGE:
-            # Here, as what admits the call may run in an event loop.
-            asked = asked.counted(*map(tokens_in, text_bytes(self._body)))
-        self._asked = self._at_vendor(asked)
+        kind = headers.get("content-type", "")
+        self._body = self._terms.body(self._wire, request.content, kind)
+        self._asked = asked = self._body.read()
+        _check_names((asked.model, *asked.models))
+        place = f"{url.scheme}://{url.netloc.decode('ascii')}"
+        vendor = provider_at(place + url.path)
+        asked.vendor = vendor or asked.vendor
+        if asked.deployment is not None or (
+            vendor in VENDORS and VENDORS[vendor].names_deployments
+        ):
+            asked.deployed_at = place
+        asked.identity = (url.host, url.path, request.content)
 
     def open(self) -> BudgetedCall:
         """Return the call that the request's body asks for."""
@@ -90,38 +95,27 @@ class HttpAttempt:
         )
         return self.call
 
-    def _at_vendor(self, asked: LlmRequest) -> LlmRequest:
-        """Return the request with the vendor that its URL names, and with what identifies it."""
-        url = self._request.url
-        place = f"{url.scheme}://{url.netloc.decode('ascii')}"
-        vendor = provider_at(place + url.path)
-        deployed = self._wire.deployment is not None or vendor == _DEPLOYS
-        candidates = asked.candidates.at(vendor, place if deployed else None)
-        identity = (url.host, url.path, self._request.content)
-        return replace(asked, candidates=candidates, identity=identity)
-
     def sent(self, admitted: Admitted, streamed: bool) -> Any:
         """Return the request to send; a streamed answer has to come uncompressed.
 
         Raises `TooLittleLeftError` if the API does not take what is admitted.
         """
+        request, url = self._request, self._request.url
         self._wire.check(admitted, self._asked)
-        body = self._wire.write(self._body, admitted, self._asked)
-        url = self._request.url
+        content = self._body.write(admitted, self._asked)
         if admitted.model != self._asked.model:
             _, mark, query = url.raw_path.partition(b"?")
             path = self._wire.path_for(admitted.model).encode()
             url = url.copy_with(raw_path=path + mark + query)
-        content = self._wire.content(body)
         changed = {b"content-length": b"%d" % len(content)}
         if streamed or self._asked.stream:
             changed[b"accept-encoding"] = b"identity"
         dropped = {b"transfer-encoding", *changed}
-        kept = [pair for pair in self._request.headers.raw if pair[0].lower() not in dropped]
-        extensions = {**self._request.extensions, **self._timeouts()}
+        kept = [pair for pair in request.headers.raw if pair[0].lower() not in dropped]
+        extensions = {**request.extensions, **self._timeouts()}
         extensions.pop(EXTENSION, None)
         sent = self._httpx.Request(
-            self._request.method,
+            request.method,
             url,
             headers=[*kept, *changed.items()],
             stream=sent_stream(self._httpx)(content),
@@ -144,11 +138,11 @@ class HttpAttempt:
 
     def refused(self, error: BudgetError) -> Any:
         """Return the answer in the model's place; its extension `microbudget` is the error."""
-        refusal = self._wire.refusal(error)
+        answer = refusal(self._wire.vendor, error)
         return self._httpx.Response(
-            refusal.status,
-            headers=refusal.headers,
-            content=json.dumps(refusal.body).encode(),
+            answer.status,
+            headers=answer.headers,
+            content=json.dumps(answer.body).encode(),
             request=self._request,
             extensions={EXTENSION: error},
         )
@@ -230,14 +224,17 @@ class HttpAttempt:
     def answer(self, response: Any = None) -> Any:
         """Return the answer: that of the stream that was read, or of a whole response."""
         reader = self._reader
-        if reader is None:
-            reader = self._reader_of(response)
+        if reader is None and is_stream(response.headers.get("content-type", "")):
+            reader = self._reader_of(response)  # though none was asked for
             reader.feed(response.content)
             reader.end()
-        return reader.response()
+        if reader is not None:
+            return reader.response()
+        found = whole_answer(response.content, self._wire.answer)
+        return answered("", "stop", None, None) if found is None else found
 
     def _reader_of(self, response: Any) -> Reader:
-        return self._wire.reader(self._body, response.headers.get("content-type", ""))
+        return self._wire.reader(self._asked, response.headers.get("content-type", ""))
 
     @staticmethod
     def unbilled(response: Any) -> UnbilledError:
@@ -249,7 +246,7 @@ def _check_names(models: Sequence[str]) -> None:
     """Raise `UnreadableRequestError` for names of models that would take long to look up."""
     if len(models) > _MOST_MODELS:
         raise UnreadableRequestError(f"the request names more than {_MOST_MODELS} models")
-    if max(map(size_of, models)) > _LONGEST_NAME:
+    if max(map(bytes_in, models)) > _LONGEST_NAME:
         raise UnreadableRequestError(
             f"the request names a model by more than {_LONGEST_NAME} bytes"
         )
@@ -273,7 +270,9 @@ def format_of(request: Any) -> WireFormat | None:
 def _is_models(url: str) -> bool:
     """Tell whether a URL is one of a vendor of models, and not one of its other services."""
     vendor = provider_at(url)
-    return vendor is not None and (vendor != "google" or _GOOGLES.match(url) is not None)
+    known = VENDORS.get(vendor or "")
+    models_at = None if known is None else known.models_at
+    return vendor is not None and (models_at is None or models_at.match(url) is not None)
 
 
 def package_of(client: Any) -> Any:

@@ -16,7 +16,7 @@ def budgeted_http_client(client: T, accounts: Sequence[BudgetAccount] = ()) -> T
     """Return a client of the same type, on the same connections, whose calls draw on accounts.
 
     A request whose path is that of a model's API is admitted, changed, sent, counted and settled;
-    all others pass through. Those of `wire.find_format` are known. A refused request is not sent:
+    all others pass through. Those of `vendors.known` are known. A refused request is not sent:
     its response has the status 402 and the form of the vendor's errors, and the error of the budget
     is its extension `microbudget`. A request's own extension `microbudget`, the `Terms` of
     `http_attempt`, takes the place of the client's.

@@ -23,11 +23,9 @@ from budget_cpython.adapters.http import send as sending
 from budget_cpython.adapters.http.attempt import COUNTED, format_of
 from budget_cpython.adapters.http.sdk_client import with_cause
 from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
-from budget_cpython.adapters.wire.openai_chat import Completions
-from budget_cpython.adapters.wire.openai_embeddings import Embeddings
-from budget_cpython.adapters.wire.openai_responses import Responses
 from budget_cpython.entered import enter, entered, leave
 from budget_cpython.process_state import SWITCHES
+from budget_cpython.vendors.openai import Completions, Embeddings, Responses
 
 _PACKAGES = ("httpx", "httpx2")
 # Their paths are also those of others' APIs, whose requests name no model.

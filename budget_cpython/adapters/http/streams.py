@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from budget_cpython.adapters.wire.long_text import PIECE
+from budget_cpython.vendors.body import LARGE
 
 
 class BrokenStreamError(Exception):
@@ -23,8 +23,8 @@ def sent_stream(httpx: Any) -> Callable[[bytes], Any]:
 
         def __iter__(self) -> Iterator[bytes]:
             content = self._content
-            for start in range(0, len(content), PIECE):
-                yield content[start : start + PIECE]
+            for start in range(0, len(content), LARGE):
+                yield content[start : start + LARGE]
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             for piece in self:

@@ -7,8 +7,9 @@ from langchain_core.messages.ai import add_usage
 
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.request import Admitted, LlmRequest
-from budget_cpython.adapters.wire.format import ending, with_attached
+from budget_cpython.vendors.attachments import with_attached
+from budget_cpython.vendors.format import ending
+from budget_cpython.vendors.request import Admitted, LlmRequest
 
 Options = dict[str, Any]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any, Final
 
 import litellm
@@ -16,7 +15,6 @@ from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.object_proxy import ObjectProxy
 from budget_cpython.adapters.provider_errors import UnbilledError
-from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.settling import (
     answering,
     answering_blocking,
@@ -24,11 +22,10 @@ from budget_cpython.adapters.settling import (
     settled,
     settled_blocking,
 )
-from budget_cpython.adapters.wire.format import WireFormat
-from budget_cpython.adapters.wire.openai_chat import ChatCompletions, Completions
-from budget_cpython.adapters.wire.openai_embeddings import Embeddings
-from budget_cpython.adapters.wire.openai_responses import Responses
-from budget_cpython.adapters.wire.readers import model_in, with_model
+from budget_cpython.vendors.answers import answered, model_in
+from budget_cpython.vendors.format import WireFormat, as_list
+from budget_cpython.vendors.openai import ChatCompletions, Completions, Embeddings, Responses
+from budget_cpython.vendors.request import Admitted, LlmRequest
 
 Json = dict[str, Any]
 
@@ -60,7 +57,7 @@ def attempt(accounts: Sequence[BudgetAccount], name: str, body: Json) -> Any:
     except BudgetError as error:
         raise as_litellm(error, call.request.model) from error
     if call.request.stream:
-        return _Stream(answer, call, form.stream_reader(body))
+        return _Stream(answer, call, form.stream_reader(call.request))
     if _is_cached(answer):
         call.fail_blocking(UnbilledError("the answer came from a cache"))
     else:
@@ -81,7 +78,7 @@ async def attempt_async(accounts: Sequence[BudgetAccount], name: str, body: Json
     except BudgetError as error:
         raise as_litellm(error, call.request.model) from error
     if call.request.stream:
-        return _Stream(answer, call, form.stream_reader(body))
+        return _Stream(answer, call, form.stream_reader(call.request))
     if _is_cached(answer):
         await call.fail(UnbilledError("the answer came from a cache"))
     else:
@@ -151,8 +148,7 @@ class _Stream(ObjectProxy):
 
     def _answer(self) -> ChatResponse:
         reader = self._reader
-        found = ChatResponse("", finish_reason=reader.ending, service_tier=reader.service_tier)
-        return with_model(found, reader.model)
+        return answered("", reader.ending, None, reader.model, reader.service_tier)
 
     def _takes(self, piece: Any) -> bool:
         """Count a piece; return whether the caller asked for it."""
@@ -168,11 +164,10 @@ def _begin(
     accounts: Sequence[BudgetAccount], name: str, body: Json
 ) -> tuple[WireFormat, BudgetedCall]:
     form = FORMATS[name]("")
-    request = form.read(body)
-    messages = [one if isinstance(one, dict) else _as_json(one) for one in request.messages]
-    anywhere = replace(request.candidates, vendor=None)  # the model's name begins with its vendor
-    identity = [messages, *(body.get(field) for field in _COMPARED)]
-    request = replace(request, messages=messages, candidates=anywhere, identity=identity)
+    asked = [_as_json(one) for one in as_list(body.get("messages"))]
+    request = form.read({**body, "messages": asked} if asked else body)
+    request.vendor = None  # the model's name begins with its vendor
+    request.identity = [asked, *(body.get(field) for field in _COMPARED)]
     return form, BudgetedCall(accounts, request)
 
 
@@ -189,7 +184,7 @@ def _answer_of(form: WireFormat, answer: Any) -> ChatResponse:
     body = _as_json(answer)
     if not (body.get("usage") or {}).get("total_tokens"):
         body = {**body, "usage": None}
-    return with_model(form.answer(body), model_in(body))
+    return form.answer(body)
 
 
 def _is_cached(answer: Any) -> bool:

@@ -7,10 +7,10 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, UserPromptPart
 
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.settling import report_of
-from budget_cpython.adapters.wire.anthropic_messages import Messages
-from budget_cpython.adapters.wire.format import as_count, as_name, ending, lowered
+from budget_cpython.vendors.anthropic import Messages
+from budget_cpython.vendors.format import as_count, as_text, ending, lowered
+from budget_cpython.vendors.request import Admitted, LlmRequest
 
 Json = dict[str, Any]
 _OF_TOOLS = ("tool_choice", "parallel_tool_calls")
@@ -29,7 +29,7 @@ class RequestArguments:
 def request_of(model: Any, asked: RequestArguments, stream: bool = False) -> LlmRequest:
     """Return the request that a call makes; an output tool is not one of its tools."""
     settings = _settings(model, asked)
-    tiers = [as_name(settings.get(name)) for name in _TIERS]
+    tiers = [as_text(settings.get(name)) or None for name in _TIERS]
     return LlmRequest(
         model.model_name,
         _messages(asked),

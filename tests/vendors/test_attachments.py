@@ -13,8 +13,8 @@ import pytest
 
 from budget_core.usage_estimate import estimate_tokens
 from budget_cpython import Ledger, budgeted, parse_limits
-from budget_cpython.adapters.wire.attachments import MOST, attached_tokens
-from tests.adapters.wire.vectors import CHAT, GENERATE, MESSAGES, RESPONSES, format_at
+from budget_cpython.vendors.attachments import MOST, attached_tokens
+from tests.vendors.vectors import CHAT, GENERATE, MESSAGES, RESPONSES, format_at
 
 ELSEWHERE = "https://example.com/a.png"
 

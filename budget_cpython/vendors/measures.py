@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Any, Final
 
-from budget_cpython.adapters.wire.long_text import PIECE, parts_of, size_of, unpacked
+from budget_core.usage_estimate import bytes_in
 
+_PIECE: Final = 65_536  # characters, or bytes, that are read at once
 _HEADER: Final = 1 << 19  # bytes in which an image says its size
 _NO_DIGITS: Final = bytes(
     set(range(256)) - set(string.ascii_letters.encode() + string.digits.encode() + b"+/")
@@ -36,17 +37,16 @@ class Inline:
         self._text = text
         self._data = data
         self._skipped = skipped
-        self.length = (size_of(text) - skipped) * 3 // 4 if length is None else length
+        self.length = (bytes_in(text) - skipped) * 3 // 4 if length is None else length
 
     @classmethod
     def of_url(cls, url: Any) -> "Inline | None":
         """Return the content of a `data:` URL, or of base64 alone; `None` for other addresses."""
-        url = unpacked(url)
-        begin = next(parts_of(url), "") if isinstance(url, str) else ""
+        begin = url[:_PIECE] if isinstance(url, str) else ""
         if re.match("(?:https?|gs|s3|file):", begin):
             return None
         skipped = len(begin.partition(",")[0]) + 1 if begin.startswith("data:") else 0
-        return cls(url, skipped=skipped) if skipped < size_of(url) else None
+        return cls(url, skipped=skipped) if skipped < bytes_in(url) else None
 
     @classmethod
     def of_bytes(cls, data: bytes) -> "Inline":
@@ -108,14 +108,13 @@ class Inline:
     def _pieces(self) -> Iterator[bytes]:
         """Yield the bytes; what is not base64 is left out."""
         if self._data is not None:
-            for start in range(0, len(self._data), PIECE):
-                yield self._data[start : start + PIECE]
+            for start in range(0, len(self._data), _PIECE):
+                yield self._data[start : start + _PIECE]
             return
-        rest, skipped = b"", self._skipped
-        for part in parts_of(self._text):
-            digits = part[skipped:].encode("ascii", "ignore").translate(None, _NO_DIGITS)
-            skipped = max(0, skipped - len(part))
-            digits = rest + digits
+        rest = b""
+        for start in range(self._skipped, len(self._text), _PIECE):
+            part = self._text[start : start + _PIECE].encode("ascii", "ignore")
+            digits = rest + part.translate(None, _NO_DIGITS)
             whole = len(digits) & ~3
             rest = digits[whole:]
             yield binascii.a2b_base64(digits[:whole])

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from budget_cpython.adapters.wire import TooLittleLeftError
-from tests.adapters.wire.vectors import (
+from budget_cpython.vendors.request import TooLittleLeftError
+from tests.properties import examples
+from tests.vendors.vectors import (
     CHAT,
     COMPLETIONS,
     EMBEDDINGS,
@@ -20,7 +21,6 @@ from tests.adapters.wire.vectors import (
     function,
     sent,
 )
-from tests.properties import examples
 
 HELLO = {"role": "user", "content": "Hello"}
 PARTS = {"role": "user", "parts": [{"text": "Hello"}]}

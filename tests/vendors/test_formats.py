@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from budget_core.usage import Usage
 from budget_core.usage_estimate import estimate_tokens
-from budget_cpython.adapters.wire import find_format
-from budget_cpython.adapters.wire.refusals import TooLittleLeftError
-from tests.adapters.wire.vectors import (
+from budget_cpython.vendors.known import find_format
+from budget_cpython.vendors.request import TooLittleLeftError
+from tests.properties import examples
+from tests.vendors.vectors import (
     CHAT,
     CHAT_USAGE,
     COMPLETIONS,
@@ -26,8 +28,8 @@ from tests.adapters.wire.vectors import (
     admit,
     format_at,
     function,
+    has_usage,
 )
-from tests.properties import examples
 
 PATHS = (CHAT, COMPLETIONS, RESPONSES, EMBEDDINGS, MESSAGES, COUNT, GENERATE, STREAM)
 
@@ -85,7 +87,8 @@ def test_a_chat_request_is_read() -> None:
     messages = [{"role": "user", "content": "Hello"}]
     body = {"model": "m", "messages": messages, "tools": tools, "service_tier": "flex"}
     request = format_at(CHAT).read({**body, "max_completion_tokens": 7, "n": 3, "stream": True})
-    assert (request.model, request.messages, request.service_tier) == ("m", messages, "flex")
+    assert (request.model, request.service_tier) == ("m", "flex")
+    assert estimate_tokens(request.messages) == estimate_tokens(messages)
     assert request.tools == [
         {"name": "look", "native": tools[0]},
         {"name": "run", "native": tools[1]},
@@ -279,7 +282,8 @@ def test_an_answer_is_read(
     path: str, body: dict[str, Any], text: str, usage: dict[str, Any], tier: str | None
 ) -> None:
     answer = format_at(path).answer(body)
-    assert (answer.content, answer.usage, answer.service_tier) == (text, usage, tier)
+    assert (answer.content, answer.service_tier) == (text, tier)
+    assert has_usage(answer, usage)
 
 
 JSON = st.recursive(
@@ -313,8 +317,8 @@ def test_json_of_any_form_is_read_and_written(body: Any, answer: Any, path: str)
         wire.write(body, admitted, request)
     wire.write(body, admit(request), request)
     estimate_tokens(request.messages, request.tools)
-    assert isinstance(wire.answer(answer).usage, dict)
-    reader = wire.stream_reader(body)
+    assert isinstance(wire.answer(answer).usage, Usage)
+    reader = wire.stream_reader(request)
     for event in (body, answer if isinstance(answer, dict) else {}):
         text, _ = reader.take(event)
         assert isinstance(text, str)

@@ -8,8 +8,8 @@ import pytest
 from openai import APIStatusError, OpenAI
 
 from budget_cpython import Ledger, Limit, Price, budgeted
-from budget_cpython.adapters.wire import find_format
-from tests.adapters.wire.test_attachments import wav
+from budget_cpython.vendors.known import find_format
+from tests.vendors.test_attachments import wav
 
 OPENAI = "https://api.openai.com/v1"
 IMAGE_USAGE = {
@@ -180,8 +180,8 @@ def field(name: bytes, value: bytes, edge: bytes = b"e") -> bytes:
 def test_a_form_that_a_server_may_divide_otherwise_names_no_model(form: bytes) -> None:
     wire = find_format("POST", "/v1/images/edits")
     assert wire is not None
-    assert wire.parse(field(b"model", b"dear"), 'multipart/form-data; boundary="e"')
-    body = wire.parse(form, "multipart/form-data; boundary=e")
+    assert wire.decode(field(b"model", b"dear"), 'multipart/form-data; boundary="e"')
+    body = wire.decode(form, "multipart/form-data; boundary=e")
     assert wire.read(body).model == "images/edits"  # which has no price
 
 
@@ -189,7 +189,7 @@ def test_a_form_that_a_server_may_divide_otherwise_names_no_model(form: bytes) -
 def test_the_headers_of_a_form_are_read_in_linear_time(head: bytes) -> None:
     wire = find_format("POST", "/v1/audio/transcriptions")
     assert wire is not None
-    wire.parse(b"--e\r\nContent-Disposition: form-data" + head, "multipart/form-data; boundary=e")
+    wire.decode(b"--e\r\nContent-Disposition: form-data" + head, "multipart/form-data; boundary=e")
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_the_headers_of_a_form_are_read_in_linear_time(head: bytes) -> None:
 def test_a_sound_that_is_sent_as_text_is_measured_by_the_whole_body(content: bytes) -> None:
     wire = find_format("POST", "/v1/audio/transcriptions")
     assert wire is not None
-    (seconds,) = (count for name, count in wire.read(wire.parse(content)).candidates.units)
+    (seconds,) = (count for name, count in wire.read(wire.decode(content)).units)
     assert seconds == 1
 
 

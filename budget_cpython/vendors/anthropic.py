@@ -1,32 +1,29 @@
 """Anthropic's messages."""
 
-from typing import Any
+from typing import Any, Final
 
 from budget_core.provider import ChatResponse
-from budget_core.usage_estimate import bytes_in
-from budget_cpython.adapters.request import Admitted, LlmRequest
-from budget_cpython.adapters.wire.format import (
-    Json,
+from budget_core.usage_estimate import bytes_in, message_bytes
+from budget_cpython.vendors.answers import StreamReader, answered
+from budget_cpython.vendors.attachments import attached_tokens
+from budget_cpython.vendors.body import Json
+from budget_cpython.vendors.format import (
+    Vendor,
     WireFormat,
     as_count,
     as_dict,
     as_list,
-    as_name,
     as_text,
     ending,
     joined,
     lowered,
     lowered_thinking,
     named_tools,
-    of_size,
     renamed,
+    sizes_of,
     texts_in,
-    with_attached,
 )
-from budget_cpython.adapters.wire.long_text import all_unpacked
-from budget_cpython.adapters.wire.readers import StreamReader
-from budget_cpython.adapters.wire.steps import in_steps
-from budget_cpython.prices.candidate_models import CandidateModels
+from budget_cpython.vendors.request import Admitted, LlmRequest, counted
 
 LEAST_THINKING = 1024  # tokens; fewer are refused
 _STANDARD = ("auto", "standard_only")
@@ -39,19 +36,28 @@ class Messages(WireFormat):
 
     def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
-        messages = [_message(as_dict(one)) for one in in_steps(as_list(body.get("messages")))]
-        if body.get("system"):
-            messages.insert(0, {"role": "system", "content": body["system"]})
-        tier, model = as_name(body.get("service_tier")), as_text(body.get("model"))
-        return LlmRequest(
-            model,
-            with_attached(messages, body.get("messages"), model, "claude"),
-            named_tools(body.get("tools"), lambda tool: tool.get("name") or tool.get("type")),
-            as_count(body.get("max_tokens")),
-            body.get("stream") is True,
-            None if tier in _STANDARD else tier,
-            CandidateModels(self.vendor),
-        )
+        messages, system = as_list(body.get("messages")), body.get("system")
+        plain = [one for one in messages if not isinstance(as_dict(one).get("content"), list)]
+        size, others = sizes_of(plain)
+        if len(plain) < len(messages):
+            others = messages
+            size += sum(map(_size_of, messages))
+        if system:
+            size += message_bytes({"content": system})
+        model, tier = as_text(body.get("model")), as_text(body.get("service_tier"))
+        request = LlmRequest(model, [], vendor=self.vendor)
+        request.attached = attached_tokens(others, model, "claude") if others else 0
+        request.messages = counted(size, len(messages) + bool(system), request.attached)
+        request.max_tokens = as_count(body.get("max_tokens"))
+        request.stream = body.get("stream") is True
+        request.service_tier = None if not tier or tier in _STANDARD else tier
+        request.speed = as_text(body.get("speed")) or None
+        request.region = as_text(body.get("inference_geo")) or None
+        form = body.get("output_format") or as_dict(body.get("output_config")).get("format")
+        request.is_structured = "json" in as_text(as_dict(form).get("type"))
+        if body.get("tools"):
+            _offer(request, body)
+        return request
 
     def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body to send instead."""
@@ -70,12 +76,10 @@ class Messages(WireFormat):
     def answer(self, body: Any) -> ChatResponse:
         """Return the answer in a message."""
         body = as_dict(body)
-        blocks = as_list(body.get("content"))
-        text = joined(_text_of(as_dict(block)) for block in blocks)
-        ended = ending(body.get("stop_reason"))
-        return ChatResponse(text, finish_reason=ended, usage=as_dict(body.get("usage")))
+        text = "".join([_text_of(as_dict(block)) for block in as_list(body.get("content"))])
+        return answered(text, ending(body.get("stop_reason")), body.get("usage"), body)
 
-    def stream_reader(self, asked: Json) -> StreamReader:
+    def stream_reader(self, asked: LlmRequest) -> StreamReader:
         """Return a reader of the events of a message."""
         return _AnthropicEvents()
 
@@ -110,16 +114,24 @@ class _AnthropicEvents(StreamReader):
             self.report = {**(self.report or {}), **known}
 
 
-def _message(message: Json) -> Json:
-    """Return a message as large as all texts of its blocks."""
-    blocks = message.get("content")
-    if not isinstance(blocks, list):
-        return message
-    size = 0
-    for block in map(as_dict, in_steps(blocks)):
-        inner = block.get("content")  # of a tool's result
-        size += bytes_in(_text_of(block)) + bytes_in(texts_in(inner))
-    return {"role": message.get("role"), "content": of_size(size)}
+def _size_of(message: Any) -> int:
+    """Return the bytes of all texts in a message's blocks, 0 for any other message."""
+    blocks, size = as_dict(message).get("content"), 0
+    for block in map(as_dict, blocks if isinstance(blocks, list) else ()):
+        size += bytes_in(_text_of(block)) + bytes_in(texts_in(block.get("content")))  # of a result
+    return size
+
+
+def _offer(request: LlmRequest, body: Json) -> None:
+    """Note the tools on offer, whether the model chooses, and which the vendor runs itself."""
+    tools = [as_dict(tool) for tool in as_list(body["tools"])]
+    request.tools = named_tools(body["tools"], lambda tool: tool.get("name") or tool.get("type"))
+    request.is_free = as_dict(body.get("tool_choice")).get("type") in (None, "auto", "none")
+    request.hosted = tuple(
+        (as_text(tool["type"]), as_count(tool.get("max_uses")))
+        for tool in tools
+        if tool.get("type") not in (None, "custom")
+    )
 
 
 def _with_notices(messages: list[Any], added: list[Json]) -> list[Any]:
@@ -171,5 +183,18 @@ def _text_of(block: Json) -> str:
     texts = [block.get(name) for name in ("text", "thinking", "partial_json", "name")]
     made = block.get("input")
     if isinstance(made, dict) and made:
-        texts.append(str(all_unpacked(made)))
+        texts.append(str(made))
     return joined(texts)
+
+
+def error_of(code: str, message: str, figures: Json, status: int) -> Json:
+    """Return an error in the vendor's form."""
+    error = {"type": "billing_error", "message": message, "code": code}
+    return {"type": "error", "error": {**error, **({"budget": figures} if figures else {})}}
+
+
+VENDOR: Final = Vendor(
+    "anthropic",
+    error_of,
+    ((r"/v1/messages", Messages), (r"/v1/messages/count_tokens", CountTokens)),
+)

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
-from budget_core.usage_estimate import tokens_in
-from budget_cpython.adapters.wire.long_text import size_of, unpacked
-from budget_cpython.adapters.wire.measures import Inline
-from budget_cpython.adapters.wire.steps import taken
+from budget_core.usage_estimate import bytes_in, tokens_in
+from budget_cpython.vendors.measures import Inline
 
 MOST: Final = 1_048_576  # tokens of one: what the longest prompts of most models have
 _PAGES: Final = 100  # of a file that cannot be read
@@ -60,6 +58,12 @@ def attached_tokens(value: Any, model: str, family: str = "") -> int:
     family = family or next((word for word in ("claude", "gemini") if word in name), "openai")
     rule = {"claude": _claude, "gemini": _gemini}.get(family, _openai)
     return sum(min(MOST, rule(found, name)) for found in _attachments(value))
+
+
+def with_attached(messages: list[Any], contents: Any, model: str) -> list[Any]:
+    """Return messages for an estimate, with the tokens of what is attached in contents."""
+    tokens = attached_tokens(contents, model)
+    return [*messages, {"role": "user", "content": [{"tokens": tokens}]}] if tokens else messages
 
 
 def _openai(found: Attachment, model: str) -> int:
@@ -141,7 +145,8 @@ def _of_file(found: Attachment, page: int, most: int = _PAGES) -> int:
 def _attachments(value: Any) -> Iterator[Attachment]:
     """Yield the attachments of a message, also those in parts and in results of tools."""
     waiting = [value]
-    for item in taken(waiting):
+    while waiting:
+        item = waiting.pop()
         if isinstance(item, list):
             waiting += item
         elif isinstance(item, dict):
@@ -181,19 +186,19 @@ def _of_anthropic(kind: Any, source: dict[str, Any]) -> Attachment | None:
     if source.get("type") == "content":
         return None  # its own parts are attached
     if source.get("type") == "text":
-        return Attachment("file", Inline("", size_of(source.get("data"))))
+        return Attachment("file", Inline("", bytes_in(source.get("data"))))
     return Attachment("image" if kind == "image" else "file", _inline(source))
 
 
 def _of_google(data: dict[str, Any], resolution: str) -> Attachment:
-    mime = str(unpacked(data.get("mimeType") or data.get("mime_type") or "")).lower()
+    mime = str(data.get("mimeType") or data.get("mime_type") or "").lower()
     kind = mime.partition("/")[0]
     kind = kind if kind in ("image", "audio", "video") else "file"
     return Attachment(kind, _inline(data), "ultra" if "ULTRA" in resolution else "")
 
 
 def _inline(data: dict[str, Any]) -> Inline | None:
-    found = unpacked(data.get("data"))
+    found = data.get("data")
     return Inline(found) if isinstance(found, str) and found else None
 
 

@@ -1,4 +1,4 @@
-"""Read an answer while its bytes are passed on."""
+"""Read an answer: as a whole, or while its bytes are passed on."""
 
 import json
 import re
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from budget_core.provider import ChatResponse
+from budget_core.usage import Usage, read_usage
+from budget_cpython.vendors.usage import billed_usage
 
 MOST_BYTES = 1 << 26  # of one answer or event that is read; longer ones are passed on unread
 _END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
@@ -32,7 +34,7 @@ class Reader:
     nothing that may still come can change it.
     """
 
-    report: dict[str, Any] | None = None
+    report: Any = None
     final = False
 
     def feed(self, data: bytes) -> list[Piece]:
@@ -44,7 +46,7 @@ class Reader:
         raise NotImplementedError
 
     def response(self) -> ChatResponse:
-        """Return the answer so far; its usage is empty unless the report is the final one."""
+        """Return the answer so far; its usage is missing unless the report is the final one."""
         raise NotImplementedError
 
 
@@ -54,7 +56,7 @@ class WholeReader(Reader):
     def __init__(self, parse: Callable[[Any], ChatResponse]) -> None:
         self._parse = parse
         self._data = bytearray()
-        self._response = ChatResponse(None)
+        self._response = answered("", "stop", None, None)
 
     def feed(self, data: bytes) -> list[Piece]:
         """Return the bytes themselves."""
@@ -64,14 +66,11 @@ class WholeReader(Reader):
 
     def end(self) -> list[Piece]:
         """Read the whole; it is final if it is JSON."""
-        if len(self._data) <= MOST_BYTES:
-            try:
-                body = json.loads(bytes(self._data))
-            except (ValueError, RecursionError):
-                return []
-            self.final = True
-            self._response = with_model(self._parse(body), model_in(body))
-            self.report = self._response.usage or None
+        found = whole_answer(bytes(self._data), self._parse)
+        if found is not None:
+            self.final, self._response = True, found
+            usage: Any = found.usage
+            self.report = None if usage.status == Usage.MISSING else usage
         return []
 
     def response(self) -> ChatResponse:
@@ -122,10 +121,9 @@ class StreamReader(Reader):
 
     def response(self) -> ChatResponse:
         """Return the answer so far."""
-        usage = dict(self.report) if self.final and self.report else {}
-        text, tier = "".join(self._texts), self.service_tier
-        found = ChatResponse(text, finish_reason=self.ending, usage=usage, service_tier=tier)
-        return with_model(found, self.model)
+        report = self.report if self.final else None
+        text = "".join(self._texts)
+        return answered(text, self.ending, report, self.model, self.service_tier)
 
     def _piece(self, raw: bytes) -> Piece:
         event = parse_event(raw)
@@ -138,6 +136,34 @@ class StreamReader(Reader):
         return Piece(raw, text, passed)
 
 
+def whole_answer(data: bytes, parse: Callable[[Any], ChatResponse]) -> ChatResponse | None:
+    """Return an answer that is one JSON value; `None` if it is not, or has too many bytes."""
+    try:
+        body = json.loads(data) if len(data) <= MOST_BYTES else None
+    except (ValueError, RecursionError):
+        return None
+    return None if body is None and data != b"null" else parse(body)
+
+
+def is_stream(content_type: str) -> bool:
+    """Tell whether an answer is one of server-sent events."""
+    return content_type.partition(";")[0].strip().lower() == "text/event-stream"
+
+
+def answered(text: str, ended: str, report: Any, body: Any, tier: Any = None) -> ChatResponse:
+    """Return an answer; `body`, or the name itself, says its model, `report` what it used.
+
+    The report is read here, once.
+    """
+    usage: Any = read_usage(report if isinstance(report, dict) and report else None)
+    found = ChatResponse(text, finish_reason=ended, usage=usage, service_tier=tier or None)
+    if usage.report is not None:  # there is more in it than tokens
+        usage = billed_usage(usage)
+        found.usage, found.cost = usage, usage.cost
+    found.model = body if isinstance(body, str) else model_in(body)
+    return found
+
+
 def model_in(body: Any) -> str | None:
     """Return the model that an answer, or an event of one, says has answered."""
     body = body[-1] if isinstance(body, list) and body else body
@@ -147,15 +173,6 @@ def model_in(body: Any) -> str | None:
     found = body.get("model") or body.get("modelVersion")
     found = found or (inner.get("model") if isinstance(inner, dict) else None)
     return found if isinstance(found, str) else None
-
-
-def with_model(response: ChatResponse, model: str | None) -> ChatResponse:
-    """Return an answer with the model that gave it, and what its report says was billed."""
-    response.model = model
-    cost = response.usage.get("cost")
-    cost = cost.get("total_cost") if isinstance(cost, dict) else cost  # as Perplexity says it
-    response.cost = cost if type(cost) in (int, float) else None
-    return response
 
 
 def parse_event(raw: bytes) -> dict[str, Any] | None:

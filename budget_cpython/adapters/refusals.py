@@ -17,6 +17,8 @@ from budget_core.ledger.llm_account import UnpricedError
 from budget_core.repeats import RepeatedCallError
 from budget_cpython.adapters.shared_ledgers import ForkedLedgerError
 from budget_cpython.ledger.error_answers import EXCEEDED, rate_limit_headers
+from budget_cpython.vendors.known import VENDORS
+from budget_cpython.vendors.request import TooLittleLeftError, UnreadableRequestError
 
 REFUSED: Final = 402
 UNREADABLE: Final = 400
@@ -25,20 +27,6 @@ _LATE: Final = (
     "as what is known of its answer if that is more."
 )
 _NO_RETRY: Final = {"Content-Type": "application/json", "x-should-retry": "false"}
-
-
-class UnreadableRequestError(BudgetError):
-    """A request to a model that cannot be read for sure, so no budget can be kept for it.
-
-    Its body is not a JSON object, is too deep or too large, or has a key in another case, such as
-    `Max_Tokens`, which some servers read; or it is signed, so that it cannot be changed.
-    """
-
-
-class TooLittleLeftError(BudgetError):
-    """A budget leaves less for an answer than the API takes."""
-
-    sent = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +52,7 @@ def refusal(vendor: str, error: BudgetError) -> Refusal:
         figures = {name: getattr(error, name) for name in EXCEEDED}
         headers.update(rate_limit_headers(error))
     status = UNREADABLE if isinstance(error, UnreadableRequestError) else REFUSED
-    return Refusal(status, headers, _FORMS[vendor](code, message, figures, status))
+    return Refusal(status, headers, VENDORS[vendor].error(code, message, figures, status))
 
 
 def _reason(error: BudgetError) -> tuple[str, str]:
@@ -95,31 +83,3 @@ def _reason(error: BudgetError) -> tuple[str, str]:
     if isinstance(error, UnreadableRequestError):
         return "unreadable_request", f"{error}. The call was not sent."
     return "budget_error", "The budget could not be read or kept, so the call was not sent."
-
-
-def _openai(code: str, message: str, figures: dict[str, Any], status: int) -> dict[str, Any]:
-    spent = code == "budget_exceeded"
-    kind = "insufficient_quota" if spent else "budget_error"
-    error = {"message": message, "type": kind, "param": None, "code": kind if spent else code}
-    return {"error": {**error, **({"budget": figures} if figures else {})}}
-
-
-def _anthropic(code: str, message: str, figures: dict[str, Any], status: int) -> dict[str, Any]:
-    error = {"type": "billing_error", "message": message, "code": code}
-    return {"type": "error", "error": {**error, **({"budget": figures} if figures else {})}}
-
-
-def _google(code: str, message: str, figures: dict[str, Any], status: int) -> dict[str, Any]:
-    known = {name: str(value) for name, value in figures.items() if value is not None}
-    detail = {
-        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-        "reason": code.upper(),
-        "domain": "microbudget",
-        "metadata": known,
-    }
-    spent = code == "budget_exceeded"
-    word = "RESOURCE_EXHAUSTED" if spent else "FAILED_PRECONDITION"
-    return {"error": {"code": status, "message": message, "status": word, "details": [detail]}}
-
-
-_FORMS: Final = {"openai": _openai, "anthropic": _anthropic, "google": _google}

@@ -1,27 +1,24 @@
 """The base class of wire formats, and readers of JSON that may have any form."""
 
+import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
-from budget_core.errors import BudgetError
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.request import Admitted, LlmRequest
-from budget_cpython.adapters.wire.attachments import attached_tokens
-from budget_cpython.adapters.wire.body import Body
-from budget_cpython.adapters.wire.long_text import LongText, unpacked
-from budget_cpython.adapters.wire.readers import Reader, StreamReader, WholeReader
-from budget_cpython.adapters.wire.refusals import (
-    Refusal,
+from budget_core.usage_estimate import bytes_in, message_bytes
+from budget_cpython.vendors.answers import Reader, StreamReader, WholeReader, is_stream
+from budget_cpython.vendors.body import LARGE, Json, decode, encode, text_bytes
+from budget_cpython.vendors.request import (
+    Admitted,
+    LlmRequest,
     TooLittleLeftError,
     UnreadableRequestError,
-    refusal,
 )
-from budget_cpython.adapters.wire.spelling import check_spelling
-from budget_cpython.adapters.wire.steps import in_steps
 
-Json = dict[str, Any]
-_A_TOKEN = 4  # bytes
-_AT_LIMIT = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")
+_AT_LIMIT: Final = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")
+_LONGEST_NUMBER: Final = 1_000  # characters
+_PLAIN: Final = frozenset(["role", "content", "name", "tool_call_id"])
 
 
 class WireFormat:
@@ -41,27 +38,18 @@ class WireFormat:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    @property
-    def deployment(self) -> str | None:
-        """The deployment in the path, which answers whatever model the body names."""
-        return None
+    def decode(self, content: bytes, content_type: str = "") -> Json:
+        """Return a request's body; raises `UnreadableRequestError` as `body.decode` does.
 
-    def parse(self, content: bytes, content_type: str = "") -> Json:
-        """Return a request's body; raises `UnreadableRequestError` for one that is not an object.
-
-        A key in it that a server might read otherwise is refused, too. `content_type` is what its
-        header says: only forms are read by it.
+        `content_type` is what its header says: only forms are read by it.
         """
-        self._parsed = Body(content)
-        check_spelling(self._parsed.fields)
-        return self._parsed.fields
-
-    def content(self, body: Json) -> bytes:
-        """Return a body as it is sent in place of the one that was parsed."""
-        return self._parsed.with_fields(body)
+        return decode(content)
 
     def read(self, body: Json) -> LlmRequest:
-        """Return the request that a body makes; never raises for a malformed one."""
+        """Return the request that a body makes.
+
+        Raises `UnreadableRequestError` for a number that is a long text; for nothing else.
+        """
         raise NotImplementedError
 
     def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
@@ -85,26 +73,65 @@ class WireFormat:
         return self.path
 
     def answer(self, body: Any) -> ChatResponse:
-        """Return the text, the usage report and the service tier of a whole answer.
+        """Return the text, the usage, the model and the service tier of a whole answer.
 
         The text is all that the model wrote, reasoning and the arguments of tool calls included;
-        the report is empty where there is none, or where it is not final.
+        the usage is missing where there is no report, or where it is not final.
         """
         raise NotImplementedError
 
-    def reader(self, asked: Json, content_type: str) -> Reader:
-        """Return the reader of the answer; `asked` is the caller's own body."""
-        if content_type.partition(";")[0].strip().lower() == "text/event-stream":
+    def reader(self, asked: LlmRequest, content_type: str) -> Reader:
+        """Return the reader of an answer that is passed on as it comes."""
+        if is_stream(content_type):
             return self.stream_reader(asked)
         return WholeReader(self.answer)
 
-    def stream_reader(self, asked: Json) -> StreamReader:
+    def stream_reader(self, asked: LlmRequest) -> StreamReader:
         """Return the reader of an answer that comes as server-sent events."""
         raise NotImplementedError
 
-    def refusal(self, error: BudgetError) -> Refusal:
-        """Return the answer for a call that a budget refuses, in the vendor's form."""
-        return refusal(self.vendor, error)
+
+@dataclass(frozen=True)
+class Vendor:
+    """A vendor, by its id in genai-prices as `name`.
+
+    - `error`: an error in its form, as JSON, from a code, a message, figures and a status.
+    - `formats`: its own formats, by the ends of paths.
+    - `models_at`: the URLs at which it has models, where it has other services too.
+    - `names_deployments`: whether its customers name what answers.
+    """
+
+    name: str
+    error: Callable[[str, str, Json, int], Json]
+    formats: tuple[tuple[str, type[WireFormat]], ...] = ()
+    models_at: re.Pattern[str] | None = None
+    names_deployments: bool = False
+
+
+class WireBody:
+    """A request's body, decoded once: read before its call is admitted, and written after.
+
+    Its bytes, the `LlmRequest` and the `Admitted` pass through here, the decoded body does not: so
+    another process may do this.
+    """
+
+    def __init__(self, form: WireFormat, content: bytes, content_type: str = "") -> None:
+        self._form = form
+        self._content = content
+        self._content_type = content_type
+
+    def read(self) -> LlmRequest:
+        """Return the request that the body makes; raises `UnreadableRequestError`."""
+        self._fields = self._form.decode(self._content, self._content_type)
+        request = self._form.read(self._fields)
+        if len(self._content) > LARGE:  # where fields that nothing here reads count, too
+            request.raise_to(text_bytes(self._fields))
+        return request
+
+    def write(self, admitted: Admitted, request: LlmRequest) -> bytes:
+        """Return what to send: the same bytes if no field differs; raises `TooLittleLeftError`."""
+        new = self._form.write(self._fields, admitted, request)
+        return self._content if new == self._fields else encode(new)
 
 
 def as_dict(value: Any) -> Json:
@@ -120,13 +147,12 @@ def as_list(value: Any) -> list[Any]:
 def as_count(value: Any) -> int | None:
     """Return a whole number that is not negative, `None` for any other value.
 
-    `5.0` and `"5"` are 5, as some servers read them. Raises `UnreadableRequestError` for a
-    `LongText`.
+    `5.0` and `"5"` are 5, as some servers read them. Raises `UnreadableRequestError` for a long
+    text.
     """
-    if isinstance(value, LongText):
-        raise UnreadableRequestError("the request has a number that is a long text")
-    value = unpacked(value)
     if isinstance(value, float | str):
+        if isinstance(value, str) and len(value) > _LONGEST_NUMBER:
+            raise UnreadableRequestError("the request has a number that is a long text")
         try:
             number = float(value)
         except ValueError:
@@ -137,48 +163,41 @@ def as_count(value: Any) -> int | None:
 
 def as_text(value: Any) -> str:
     """Return a text, or an empty one for any other value."""
-    value = unpacked(value)
     return value if isinstance(value, str) else ""
-
-
-def as_name(value: Any) -> str | None:
-    """Return a text that is not empty, `None` for any other value."""
-    return as_text(value) or None
 
 
 def texts_in(content: Any) -> str:
     """Return the text of a content: a text itself, or the texts of its parts."""
-    if isinstance(content, (str, bytes)):
-        return as_text(content)
+    if isinstance(content, str):
+        return content
     return "".join(as_text(part) or as_text(as_dict(part).get("text")) for part in as_list(content))
 
 
-def of_size(size: int) -> list[Any]:
-    """Return a content that an estimate counts as so many bytes of text."""
-    return [" " * (size % _A_TOKEN), {"tokens": size // _A_TOKEN}]
+def sizes_of(messages: list[Any]) -> tuple[int, list[Any]]:
+    """Return the bytes of messages as estimates count them, and those that are not text alone."""
+    size, others = 0, []
+    for message in messages:
+        content = message.get("content") if type(message) is dict else None
+        if type(content) is str and _PLAIN.issuperset(message):
+            size += len(content) if content.isascii() else bytes_in(content)
+        else:
+            size += message_bytes(message)
+            others.append(message)
+    return size, others
 
 
 def named_tools(natives: Any, name_of: Callable[[Json], Any]) -> list[Json] | None:
     """Return a vendor's tools with their names; `None` where there are none."""
-    tools = [
-        {"name": as_text(name_of(as_dict(one))), "native": one}
-        for one in in_steps(as_list(natives))
-    ]
+    tools = [{"name": as_text(name_of(as_dict(one))), "native": one} for one in as_list(natives)]
     return tools or None
-
-
-def with_attached(messages: list[Any], contents: Any, model: str, family: str = "") -> list[Any]:
-    """Return messages for an estimate, with the tokens of what is attached in contents."""
-    tokens = attached_tokens(contents, model, family)
-    return [*messages, {"role": "user", "content": [{"tokens": tokens}]}] if tokens else messages
 
 
 def renamed(body: Json, admitted: Admitted, request: LlmRequest) -> Json:
     """Return a copy of a body, with the fallback's name alone if that is to answer."""
-    if admitted.model == request.model:
-        return dict(body)
-    new = {**body, "model": admitted.model}
-    new.pop("models", None)
+    new = dict(body)
+    if admitted.model != request.model:
+        new["model"] = admitted.model
+        new.pop("models", None)
     return new
 
 
@@ -209,9 +228,12 @@ def lowered_thinking(budget: int, least: int, asked: int | None, limit: int) -> 
 
 def ending(*reasons: Any) -> str:
     """Return `length` if one of a vendor's reasons says that an answer ended at its limit."""
-    return "length" if any(reason in _AT_LIMIT for reason in reasons) else "stop"
+    for reason in reasons:
+        if reason in _AT_LIMIT:
+            return "length"
+    return "stop"
 
 
 def joined(texts: Iterable[Any]) -> str:
     """Return all texts among some values as one."""
-    return "".join(map(as_text, texts))
+    return "".join([text for text in texts if isinstance(text, str)])

@@ -1,32 +1,28 @@
 """Google's generateContent."""
 
 import re
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from budget_core.provider import ChatResponse
 from budget_core.usage_estimate import bytes_in
-from budget_cpython.adapters.request import Admitted, LlmRequest
-from budget_cpython.adapters.wire.format import (
-    Json,
+from budget_cpython.vendors.answers import StreamReader, answered, model_in
+from budget_cpython.vendors.attachments import attached_tokens
+from budget_cpython.vendors.body import Json
+from budget_cpython.vendors.format import (
+    Vendor,
     WireFormat,
     as_count,
     as_dict,
     as_list,
-    as_name,
     as_text,
     ending,
     joined,
     lowered,
     lowered_thinking,
     named_tools,
-    of_size,
-    with_attached,
 )
-from budget_cpython.adapters.wire.long_text import all_unpacked
-from budget_cpython.adapters.wire.readers import StreamReader
-from budget_cpython.adapters.wire.steps import in_steps
-from budget_cpython.prices.candidate_models import CandidateModels
+from budget_cpython.vendors.request import Admitted, LlmRequest, counted
 
 LEAST_THINKING = 512  # tokens; some models refuse fewer
 GOOGLE_MODELS = "(?:models|tunedModels|endpoints)"  # Gemini's, and those that a user has tuned
@@ -43,23 +39,28 @@ class GenerateContent(WireFormat):
 
     def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
-        contents = [_message(as_dict(one)) for one in in_steps(_contents(body))]
+        contents, config = _contents(body), _config(body)
         system = as_dict(_get(body, "systemInstruction", "system_instruction"))
-        if system:
-            contents.insert(0, {**_message(system), "role": "system"})
-        config = _config(body)
+        size = sum(map(_size_of, [*contents, system]))
         limit = as_count(_get(config, *_LIMIT))
         found = _MODEL.search(self.path)
         model = unquote(found[1]) if found else ""
-        return LlmRequest(
-            model,
-            with_attached(contents, _contents(body), model, "gemini"),
-            named_tools(_tools_of(body), _name_of),
-            None if limit is None else limit * _answers(config),
-            found is not None and found[2] == ":streamGenerateContent",
-            as_name(_get(body, "serviceTier", "service_tier")),
-            CandidateModels(self.vendor),
-        )
+        request = LlmRequest(model, [], vendor=self.vendor, answers=_answers(config))
+        request.attached = attached_tokens(contents, model, "gemini")
+        request.messages = counted(size, len(contents) + bool(system), request.attached)
+        request.max_tokens = None if limit is None else limit * request.answers
+        request.stream = found is not None and found[2] == ":streamGenerateContent"
+        request.service_tier = as_text(_get(body, "serviceTier", "service_tier")) or None
+        mime = _get(config, "responseMimeType", "response_mime_type")
+        request.is_structured = "json" in as_text(mime)
+        if body.get("tools"):
+            tools = _tools_of(body)
+            request.tools = named_tools(tools, _name_of)
+            called = _get(as_dict(_get(body, *_CHOICE)), *_CALLED)
+            request.is_free = as_dict(called).get("mode") in (None, "AUTO", "NONE")
+            kinds = [next(iter(tool)) for tool in tools]
+            request.hosted = tuple((kind, None) for kind in kinds if kind not in _FUNCTIONS)
+        return request
 
     def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body to send instead; the model is in `path_for`."""
@@ -71,7 +72,7 @@ class GenerateContent(WireFormat):
             _withdraw(new, admitted)
         config = _config(body)
         asked = as_count(_get(config, *_LIMIT))
-        limit = lowered(asked, admitted, _answers(config))
+        limit = lowered(asked, admitted, request.answers)
         if limit is not None and limit != asked:
             _set(new, _CONFIG, _lowered_config(config, asked, limit))
         return new
@@ -84,15 +85,13 @@ class GenerateContent(WireFormat):
 
     def answer(self, body: Any) -> ChatResponse:
         """Return the answer of a body, or of a list of bodies that make one stream."""
-        if isinstance(body, dict):
-            body = [body]
+        bodies = [body] if isinstance(body, dict) else as_list(body)
         events = _GoogleEvents()
-        text = joined(events.take(as_dict(one))[0] for one in as_list(body))
-        ended = events.final or len(as_list(body)) == 1
-        usage = (events.report or {}) if ended else {}
-        return ChatResponse(text, finish_reason=events.ending, usage=usage)
+        text = joined([events.take(as_dict(one))[0] for one in bodies])
+        ended = events.final or len(bodies) == 1
+        return answered(text, events.ending, events.report if ended else None, model_in(body))
 
-    def stream_reader(self, asked: Json) -> StreamReader:
+    def stream_reader(self, asked: LlmRequest) -> StreamReader:
         """Return a reader of the events of an answer."""
         return _GoogleEvents()
 
@@ -125,6 +124,7 @@ _THINKING = ("thinkingConfig", "thinking_config")
 _BUDGET = ("thinkingBudget", "thinking_budget")
 _FUNCTIONS = ("functionDeclarations", "function_declarations")
 _CHOICE = ("toolConfig", "tool_config")
+_CALLED = ("functionCallingConfig", "function_calling_config")
 
 
 def _get(fields: Json, camel: str, snake: str) -> Any:
@@ -153,11 +153,14 @@ def _contents(body: Json) -> list[Any]:
     return [contents] if isinstance(contents, dict) else as_list(contents)
 
 
-def _message(content: Json) -> Json:
-    """Return a content as a message as large as all texts of its parts."""
-    parts = map(as_dict, in_steps(as_list(content.get("parts"))))
-    size = sum(bytes_in(_text_of(part)) for part in parts)
-    return {"role": content.get("role", "user"), "content": of_size(size)}
+def _size_of(content: Any) -> int:
+    """Return the bytes of all texts in a content's parts."""
+    size = 0
+    for part in map(as_dict, as_list(as_dict(content).get("parts"))):
+        text = part.get("text")
+        is_plain = len(part) == 1 and isinstance(text, str)
+        size += bytes_in(text if is_plain else _text_of(part))
+    return size
 
 
 def _text_of(part: Json) -> str:
@@ -166,15 +169,14 @@ def _text_of(part: Json) -> str:
     for name in ("functionCall", "functionResponse", "executableCode", "codeExecutionResult"):
         snake = re.sub("([A-Z])", lambda found: "_" + found[1].lower(), name)
         made = as_dict(_get(part, name, snake))
-        values = map(all_unpacked, made.values())
-        texts += [value if isinstance(value, str) else str(value) for value in values]
+        texts += [value if isinstance(value, str) else str(value) for value in made.values()]
     return joined(texts)
 
 
 def _tools_of(body: Json) -> list[Json]:
     """Return tools one by one: a vendor's object may hold several functions and built-in tools."""
     found = []
-    for tool in map(as_dict, in_steps(as_list(body.get("tools")))):
+    for tool in map(as_dict, as_list(body.get("tools"))):
         for kind, value in tool.items():
             if kind in _FUNCTIONS:
                 found += [{kind: [function]} for function in as_list(value)]
@@ -196,7 +198,7 @@ def _withdraw(new: Json, admitted: Admitted) -> None:
     others = [tool for tool in tools if not any(kind in tool for kind in _FUNCTIONS)]
     new["tools"] = [{_FUNCTIONS[0]: functions}] * bool(functions) + others
     config = as_dict(_get(new, *_CHOICE))
-    called = as_dict(_get(config, "functionCallingConfig", "function_calling_config"))
+    called = as_dict(_get(config, *_CALLED))
     allowed = as_list(_get(called, "allowedFunctionNames", "allowed_function_names"))
     names = [tool["name"] for tool in admitted.tools or ()]
     if not functions or any(as_text(name) not in names for name in allowed):
@@ -222,3 +224,28 @@ def _lowered_config(config: Json, asked: int | None, limit: int) -> Json:
         _set(thinking, _BUDGET, budget)
     _set(new, _THINKING, thinking)
     return new
+
+
+def error_of(code: str, message: str, figures: Json, status: int) -> Json:
+    """Return an error in the vendor's form."""
+    known = {name: str(value) for name, value in figures.items() if value is not None}
+    detail = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": code.upper(),
+        "domain": "microbudget",
+        "metadata": known,
+    }
+    spent = code == "budget_exceeded"
+    word = "RESOURCE_EXHAUSTED" if spent else "FAILED_PRECONDITION"
+    return {"error": {"code": status, "message": message, "status": word, "details": [detail]}}
+
+
+VENDOR: Final = Vendor(
+    "google",
+    error_of,
+    (
+        (rf"/{GOOGLE_MODELS}/[^/]+:(?:generateContent|streamGenerateContent)", GenerateContent),
+        (rf"/{GOOGLE_MODELS}/[^/]+:countTokens", GoogleCountTokens),
+    ),
+    models_at=re.compile(r"https://(generativelanguage|[a-z0-9-]*aiplatform)\.googleapis\.com/"),
+)

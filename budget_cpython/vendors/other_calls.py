@@ -1,19 +1,22 @@
 """Requests that cost something and are no call of a known format: images, speech, batches."""
 
 import re
-from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote
 
 from budget_core.provider import ChatResponse
 from budget_core.usage_estimate import bytes_in, tokens_in
-from budget_cpython.adapters.request import Admitted, LlmRequest
-from budget_cpython.adapters.wire.format import Json, as_count, as_dict
-from budget_cpython.adapters.wire.long_text import parts_of, unpacked
-from budget_cpython.adapters.wire.measures import Inline
-from budget_cpython.adapters.wire.openai_format import OpenAIFormat
-from budget_cpython.adapters.wire.readers import StreamReader
-from budget_cpython.adapters.wire.refusals import TooLittleLeftError, UnreadableRequestError
+from budget_cpython.vendors.answers import StreamReader, answered
+from budget_cpython.vendors.body import Json
+from budget_cpython.vendors.format import as_count, as_dict
+from budget_cpython.vendors.measures import Inline
+from budget_cpython.vendors.openai import OpenAIFormat
+from budget_cpython.vendors.request import (
+    Admitted,
+    LlmRequest,
+    TooLittleLeftError,
+    UnreadableRequestError,
+)
 
 # What vendors take nothing for, by the end of a path.
 _FREE: Final = re.compile(
@@ -54,35 +57,34 @@ class OtherCall(OpenAIFormat):
         elif _MODEL.search(path):
             self.vendor = "google"
 
-    def parse(self, content: bytes, content_type: str = "") -> Json:
+    def decode(self, content: bytes, content_type: str = "") -> Json:
         """Return the fields of a body of JSON, or of a form; none of anything else."""
         self._content = content
         self._is_json = not content.startswith(b"--")
         try:
-            return super().parse(content) if self._is_json else _form(content, content_type)
+            return super().decode(content) if self._is_json else _form(content, content_type)
         except UnreadableRequestError:
             self._is_json = False
             return {}
 
     def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
-        found = _MODEL.search(self.path)
-        model = unquote(found[1]) if found else self.model_of(body)
-        name = model or self.path.rstrip("/").rpartition("/v1/")[2].lstrip("/")
         units = self._units(body)
         heard = 10 * units.get("audio_seconds", 0)
         size = len(self._content) if self._is_json else bytes_in(body.get("prompt"))
         message = {"role": "user", "content": [{"tokens": tokens_in(size) + heard}]}
-        candidates = replace(self.candidates_of(body), units=tuple(units.items()))
-        return LlmRequest(name, [message], None, self._most(body, units), candidates=candidates)
+        request = self.asked(body, [message], self._most(body, units))
+        found = _MODEL.search(self.path)
+        request.model = unquote(found[1]) if found else request.model
+        if not request.model:
+            request.model = self.path.rstrip("/").rpartition("/v1/")[2].lstrip("/")
+        request.stream, request.service_tier = False, None
+        request.units = tuple(units.items())
+        return request
 
     def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body itself: there is nothing in it that a budget changes."""
         return body
-
-    def content(self, body: Json) -> bytes:
-        """Return the content itself."""
-        return self._content
 
     def check(self, admitted: Admitted, request: LlmRequest) -> None:
         """Raise `TooLittleLeftError` for a fallback, and where not all of the answer fits."""
@@ -97,17 +99,19 @@ class OtherCall(OpenAIFormat):
 
     def answer(self, body: Any) -> ChatResponse:
         """Return the usage that an answer reports."""
-        body = as_dict(body)
-        return ChatResponse("", usage=as_dict(body.get("usage") or body.get("usageMetadata")))
+        fields = as_dict(body)
+        return answered("", "stop", fields.get("usage") or fields.get("usageMetadata"), body)
 
-    def stream_reader(self, asked: Json) -> StreamReader:
+    def stream_reader(self, asked: LlmRequest) -> StreamReader:
         """Return a reader of the usage in the events of an answer."""
         return _OtherCallEvents()
 
     def _units(self, body: Json) -> dict[str, int]:
         """Return the units beside tokens that a price may be for."""
         if self.path.endswith("/speech"):
-            return {"input_characters": _characters(body.get("input"))}
+            spoken = body.get("input")
+            text = spoken if isinstance(spoken, str) else str(spoken or "")
+            return {"input_characters": len(text)}
         if "/audio/" in self.path:
             file = body.get("file")
             sound = Inline.of_bytes(file if isinstance(file, bytes) else self._content)
@@ -134,11 +138,6 @@ def is_other_call(path: str, at_vendor: bool) -> bool:
     if _FREE.fullmatch(path):
         return False
     return at_vendor or _BILLED.fullmatch(path) is not None
-
-
-def _characters(value: Any) -> int:
-    value = unpacked(value)
-    return sum(map(len, parts_of(value if isinstance(value, str) else str(value or ""))))
 
 
 def _form(content: bytes, content_type: str) -> Json:

@@ -3,8 +3,11 @@
 import json
 from typing import Any
 
-from budget_cpython.adapters.request import Admitted, LlmRequest
-from budget_cpython.adapters.wire import WireFormat, find_format
+from budget_core.provider import ChatResponse
+from budget_core.usage import Usage, read_usage
+from budget_cpython.vendors.format import WireFormat
+from budget_cpython.vendors.known import find_format
+from budget_cpython.vendors.request import Admitted, LlmRequest
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -21,6 +24,14 @@ def format_at(path: str) -> WireFormat:
     found = find_format("POST", path)
     assert found is not None
     return found
+
+
+def has_usage(answer: ChatResponse, report: dict[str, Any] | None) -> bool:
+    """Tell whether an answer's usage is what a report says; `None` for no report."""
+    usage, read = answer.usage, read_usage(report or None)
+    assert isinstance(usage, Usage)
+    parts = ("input", "output", "total", "cached", "cache_written", "reasoning", "status")
+    return all(getattr(usage, name) == getattr(read, name) for name in parts)
 
 
 def function(name: str) -> dict[str, Any]:

@@ -13,14 +13,10 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
 )
 from budget_core.ledger.llm_account import UnpricedError
-from budget_cpython.adapters.wire import (
-    Refusal,
-    TooLittleLeftError,
-    UnreadableRequestError,
-    refusal,
-)
+from budget_cpython.adapters.refusals import Refusal, refusal
 from budget_cpython.ledger.error_answers import rate_limit_headers
-from tests.adapters.wire.vectors import CHAT, GENERATE, MESSAGES, format_at
+from budget_cpython.vendors.request import TooLittleLeftError, UnreadableRequestError
+from tests.vendors.vectors import CHAT, GENERATE, MESSAGES, format_at
 
 NOON = 1_772_366_400
 EXCEEDED = BudgetExceededError("acme", "tokens", "day", 90, 100, 40, 10, NOON + 60, NOON)
@@ -48,7 +44,7 @@ def said(vendor: str, error: BudgetError) -> Any:
 def test_each_format_refuses_in_its_vendors_form() -> None:
     forms = {CHAT: "openai", MESSAGES: "anthropic", GENERATE: "google"}
     for path, vendor in forms.items():
-        answer: Refusal = format_at(path).refusal(EXCEEDED)
+        answer: Refusal = refusal(format_at(path).vendor, EXCEEDED)
         assert answer == refusal(vendor, EXCEEDED)
 
 

@@ -1,10 +1,12 @@
 """Keys that only their case keeps from being read are refused."""
 
+import json
 from typing import Any
 
 import pytest
 
-from budget_cpython.adapters.wire import UnreadableRequestError, check_spelling
+from budget_cpython.vendors.body import check_spelling, decode
+from budget_cpython.vendors.request import UnreadableRequestError
 
 PLAIN: Any = {
     "model": "m",
@@ -22,6 +24,7 @@ PLAIN: Any = {
 
 def test_keys_as_they_are_written_pass() -> None:
     check_spelling(PLAIN)
+    assert decode(json.dumps(PLAIN).encode()) == PLAIN
     check_spelling({"generationConfig": {"maxOutputTokens": 5, "max_output_tokens": 5}})
 
 
@@ -47,4 +50,4 @@ def test_keys_as_they_are_written_pass() -> None:
 )
 def test_a_key_in_another_case_is_refused(more: Any) -> None:
     with pytest.raises(UnreadableRequestError, match="write it as"):
-        check_spelling({**PLAIN, **more})
+        decode(json.dumps({**PLAIN, **more}).encode())
