@@ -1,6 +1,6 @@
 """Say when a run is to end, and why."""
 
-from budget_core.briefly import briefly
+from budget_core.call_in import call_in
 from budget_core.errors import BudgetError
 
 TYPE_CHECKING = False
@@ -64,7 +64,7 @@ class StopReason:
         text = self.kind.replace("_", " ")
         if self.used is not None:
             axis = ("", self.axis, self.used, self.limit or 0, self.kept)
-            text += ": " + briefly("budget_core.notices", "figures", axis)
+            text += ": " + call_in("budget_core.notices", "figures", axis)
         if self.scope != "run":
             text += f" ({self.scope})"
         return f"{text}: {self.reason}" if self.reason else text

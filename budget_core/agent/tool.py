@@ -1,6 +1,6 @@
 """What a model may call, and what comes of it."""
 
-from budget_core.briefly import briefly
+from budget_core.call_in import call_in
 from budget_core.checks import check_count, check_text
 from budget_core.durations import in_ms
 
@@ -49,7 +49,7 @@ class Tool:
         self.run = run
         empty: dict[str, Any] = {"type": "object", "properties": {}}
         where = f"parameters of {name}"
-        self.parameters: dict[str, Any] = briefly(
+        self.parameters: dict[str, Any] = call_in(
             self.SCHEMAS, "check_schema", where, parameters or empty
         )
         if cap_s is not None:

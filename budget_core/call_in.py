@@ -1,4 +1,4 @@
-"""Functions whose modules are loaded for one call, and unloaded where that is cheap."""
+"""Call a function in a module that is imported for the call only."""
 
 import sys
 
@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def briefly(module: str, function: str, *arguments: "Any") -> "Any":
-    """Call a function; its module is loaded for the call only, unless it is loaded already.
+def call_in(module: str, function: str, *arguments: "Any") -> "Any":
+    """Call a function; its module is imported for the call only, unless it is loaded already.
 
     A precompiled module is forgotten afterwards: a chip has its memory back, and loads it again in
     some milliseconds. Any other stays, because to compile it again takes more of both.
