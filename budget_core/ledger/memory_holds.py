@@ -12,7 +12,7 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
     refusal,
 )
-from budget_core.ledger.records import TTL, Hold, check_hold, check_ttl, wake
+from budget_core.ledger.records import ROOMS, TTL, Hold, check_hold, check_ttl, wake
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
@@ -339,7 +339,8 @@ class MemoryHolds:
         self._count(hold, used, 1)
         hold.state = state
         hold.actual = used
-        wake(self, hold)
+        if ROOMS:
+            wake(self, hold)
         if was != HELD:
             return
         if hold.id[0] == "#":

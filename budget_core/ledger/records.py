@@ -202,6 +202,6 @@ def wake(ledger: "Any", place: "Any" = None) -> None:
 
     `place` is the hold or the path; without it, all of them do.
     """
-    room = ROOMS.get(origin(ledger)) if ROOMS else None
+    room = ROOMS.get(origin(ledger))
     if room is not None:
         room.wake(getattr(place, "path", place))

@@ -8,6 +8,7 @@ from operator import attrgetter
 from threading import Condition, RLock, get_ident
 from typing import Any
 
+from budget_core.ledger.errors import LedgerError
 from budget_cpython.ledger.sqlite.connection import SqliteConnection
 from budget_cpython.ledger.sqlite.trust import SQLITE_ERRORS
 from budget_cpython.process_state import close_before_forks
@@ -62,13 +63,9 @@ class GroupCommit:
 
         Each has its result, or its error in the place of that; an error undoes the operation that
         raised it and no other, and a commit that fails fails all operations in it. An interrupt of
-        this thread leaves each operation done or undone.
-
-        Raises `LedgerUnavailableError` for all of them if others have the file for the
-        connection's `timeout`.
+        this thread leaves each operation done or undone. Those that are not done within the
+        connection's `timeout`, as others have the file, have a `LedgerUnavailableError`.
         """
-        if self._leader == get_ident():  # in a signal's handler, or a clock
-            raise self._connection.locked()
         until = time.monotonic() + self._connection.timeout
         requests = list(map(_Request, operations))
         batch: list[_Request] = []
@@ -77,8 +74,17 @@ class GroupCommit:
                 with self._in_use:
                     with self._changed:
                         batch, self._waiting = self._waiting, []
-                    self._do(batch, until)
+                    parts = [batch]
+                    while parts:
+                        part = parts.pop(0)
+                        if not self._transact(part, until):  # then one fails alone in the end
+                            half = len(part) // 2
+                            parts[:0] = part[:half], part[half:]
                 self._hand_over(batch, requests)
+        except LedgerError as error:
+            for one in filterfalse(_is_done, requests):
+                one.result = error
+            self._hand_over(batch, requests)
         except BaseException:
             self._hand_over(batch, requests)  # again, if an interrupt came during the first
             raise
@@ -115,6 +121,8 @@ class GroupCommit:
     def _leads(self, requests: list[_Request], until: float) -> bool:
         """Wait until requests are done, which is `False`, or it is this thread's turn to lead."""
         own = get_ident()
+        if self._leader == own:  # in a signal's handler, or a clock
+            raise self._connection.locked()
         with self._changed:
             self._waiting += requests
             while requests and not requests[-1].done:  # they are done in their order
@@ -139,13 +147,6 @@ class GroupCommit:
             if self._leader == get_ident():
                 self._leader = 0
             self._changed.notify_all()
-
-    def _do(self, batch: list[_Request], until: float) -> None:
-        """Do operations in one transaction; if that fails, in halves, until one fails alone."""
-        if not self._transact(batch, until):
-            half = len(batch) // 2
-            self._do(batch[:half], until)
-            self._do(batch[half:], until)
 
     def _transact(self, batch: list[_Request], until: float) -> bool:
         """Do operations in one transaction; return whether they are done, if only by an error.

@@ -7,7 +7,7 @@ from typing import Any
 from budget_core.errors import refuse
 from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import wake
+from budget_core.ledger.records import ROOMS, wake
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.limit_changes import changed_by
 from budget_cpython.ledger.operations import OPERATIONS, TOGETHER
@@ -141,9 +141,9 @@ class SqliteLedger(Passthrough):
         """Do operations such as `("charge", ("org", {"calls": 1}))` in their order, in one commit.
 
         Returns the result of each, or the error that its method would raise. A `reserve` does not
-        wait for holds. Raises `LedgerUnavailableError` for all if others have the file.
+        wait for holds.
         """
-        found = self._run(operations)
+        found = self._commits.run(operations)
         for place, (operation, arguments) in enumerate(operations):
             try:
                 found[place] = self._seen(found[place], operation, arguments)
@@ -155,7 +155,7 @@ class SqliteLedger(Passthrough):
         return found
 
     def _do(self, operation: str, *arguments: Any) -> Any:
-        (found,) = self._run([(operation, arguments)])
+        (found,) = self._commits.run([(operation, arguments)])
         return self._seen(found, operation, arguments)
 
     def _settle(self, operation: str, *arguments: Any) -> Any:
@@ -164,24 +164,14 @@ class SqliteLedger(Passthrough):
         used = self._usage.take()
         if used:
             operations.insert(0, ("tell_usage", (used,)))
-        try:
-            *told, found = self._run(operations)
-        except LedgerUnavailableError as error:
-            self._usage.keep(used, error)
-            raise
+        *told, found = self._commits.run(operations)
         for failure in told:
             if failure is not None:
                 self._usage.keep(used, failure)
         found = self._seen(found, operation, arguments)
-        wake(self, *arguments[:1])
+        if ROOMS:
+            wake(self, *arguments[:1])
         return found
-
-    def _run(self, operations: Sequence[tuple[str, tuple[Any, ...]]]) -> list[Any]:
-        try:
-            return self._commits.run(operations)
-        except LedgerUnavailableError as error:
-            self._outages.begin(error)
-            raise
 
     def _seen(self, found: Any, operation: str, arguments: tuple[Any, ...]) -> Any:
         """Return a result, or raise the error in its place; note refusals and outages."""

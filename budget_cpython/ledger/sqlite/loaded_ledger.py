@@ -41,8 +41,8 @@ def _chain(path: Any) -> list[str]:
     return chain(check_path(path))
 
 
-def _name_of(hold: Hold) -> str:
-    return hold.id if hold.id[:1] == "#" else _chain(hold.path)[0] + "/" + check_key(hold.id)
+def _name_of(path: str, id: str) -> str:
+    return id if id[:1] == "#" else _chain(path)[0] + "/" + id
 
 
 class LoadedLedger(memory.Ledger):
@@ -89,7 +89,7 @@ class LoadedLedger(memory.Ledger):
                 found = error
             if isinstance(found, Hold):
                 if found not in self._holds:
-                    self._named[_name_of(found)] = found
+                    self._named[_name_of(found.path, found.id)] = found
                 if at + 1 < len(
                     operations
                 ):  # the next may change it, which is its caller's by then
@@ -146,8 +146,10 @@ class LoadedLedger(memory.Ledger):
         return int(count)
 
     def _find(self, hold: Hold) -> Hold:
-        found = self._named.get(_name_of(check_hold(hold)))
+        found = self._named.get(_name_of(check_hold(hold).path, hold.id))
         if found is None or found.path != hold.path:
+            if hold.id[:1] != "#":
+                check_key(hold.id)
             raise UnknownHoldError(hold.path, hold.id)
         return found
 
@@ -278,12 +280,15 @@ class LoadedLedger(memory.Ledger):
         if sums:
             db.executemany(rows.UPDATE_BUCKET, sums)
         for name, hold in self._named.items():
-            if hold not in self._holds:
-                sweeps += self._insert(name, hold) % SWEEP_EVERY == 0
-            elif [hold.state, hold.expires_ms] != self._holds[hold][1][4:6]:
-                number, row = self._holds[hold]
-                row[4:] = [hold.state, hold.expires_ms, rows.as_json(hold.actual)]
-                changed.append((rows.crc(row), *row[4:], self._due(hold), number))
+            number, row = self._holds.get(hold, (0, []))
+            actual = None if hold.actual is None else rows.as_json(hold.actual)
+            now = [hold.state, hold.expires_ms, actual]
+            due = hold.expires_ms if hold.state == HELD else self._kept_until
+            if not row:
+                sweeps += self._insert(name, hold, now, due) % SWEEP_EVERY == 0
+            elif now[:2] != row[4:6]:
+                row[4:] = now
+                changed.append((rows.crc(row), *now, due, number))
             hold.buckets = None
         if changed:
             db.executemany(rows.UPDATE_HOLD, changed)
@@ -310,15 +315,9 @@ class LoadedLedger(memory.Ledger):
             number = db.execute(rows.INSERT_BUCKET, (rows.crc(row), *row)).lastrowid or 0
             self._loaded[bucket] = (number, row)
 
-    def _insert(self, name: str, hold: Hold) -> int:
-        """Write a new hold; return its number."""
-        buckets = hold.buckets or {}
-        ids = [str(self._loaded[bucket][0]) for axis in buckets for bucket in buckets[axis]]
-        amounts, actual = rows.as_json(hold.amounts), rows.as_json(hold.actual)
-        row = [name, hold.path, amounts, " ".join(ids), hold.state, hold.expires_ms, actual]
-        taken = (rows.crc(row), *row, self._due(hold), self._time)
+    def _insert(self, name: str, hold: Hold, now: list[Any], due: int | None) -> int:
+        """Write a new hold with its state of now; return its number."""
+        numbers = [str(self._loaded[one][0]) for one in sum((hold.buckets or {}).values(), ())]
+        row = [name, hold.path, rows.as_json(hold.amounts), " ".join(numbers), *now]
+        taken = (rows.crc(row), *row, due, self._time)
         return self._db.execute(rows.INSERT_HOLD, taken).lastrowid or 0
-
-    def _due(self, hold: Hold) -> int | None:
-        """Return when a live hold expires, and when a settled one is forgotten."""
-        return hold.expires_ms if hold.state == HELD else self._kept_until

@@ -76,6 +76,6 @@ def read(
     return found
 
 
-def as_json(amounts: dict[str, int] | None) -> str | None:
+def as_json(amounts: dict[str, int]) -> str:
     """Return amounts as they are kept."""
-    return None if amounts is None else str(amounts).replace("'", '"')  # axes are plain names
+    return str(amounts).replace("'", '"')  # axes are plain names
