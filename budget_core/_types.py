@@ -136,8 +136,11 @@ class Tracker(Protocol):
         """Store what was counted and announced; under the lock."""
 
 
-class Wrapper(Protocol):
-    """What decides over a call near a limit: the settings of a `BudgetWrapper`."""
+class Enforcer(Protocol):
+    """What decides over a call near a limit: a `BudgetWrapper`, or the account of an SDK's calls.
+
+    Its tracker remembers what was announced, and has the thresholds in its `config`.
+    """
 
     @property
     def tracker(self) -> Any:

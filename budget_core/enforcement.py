@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core._types import Axis, Hook, Messages, Tools, Tracker, Wrapper
+    from budget_core._types import Axis, Enforcer, Hook, Messages, Tools, Tracker
 
 # What was announced of the limit, as bits: to the model, to the limit's hook, and to the hook of a
 # threshold crossed by the same call. Times OUTAGE, the same where the limit is a failing store.
@@ -30,7 +30,7 @@ _STRANDED = 4
 
 
 async def enforce(
-    wrapper: "Wrapper",
+    enforcer: "Enforcer",
     messages: "Messages",
     tools: "Tools | None",
     model: str | None,
@@ -42,17 +42,17 @@ async def enforce(
     emptied list is `None`; past the limit the model may be the fallback. Of the tracker's axes and
     those of the `balance` of an account, the nearest to its end counts.
     """
-    tracker = wrapper.tracker
+    tracker = enforcer.tracker
     config = tracker.config
     notices: list[str | None] = []
     if tracker.is_at_limit():
-        report_limit(wrapper)
-        if wrapper.enforcement == Enforcement.CUTOFF:
-            text = last_words(tracker, wrapper.enforcement)
+        report_limit(enforcer)
+        if enforcer.enforcement == Enforcement.CUTOFF:
+            text = last_words(tracker, enforcer.enforcement)
             return cut_off(text, tracker.SCOPE), messages, tools, model
-        if wrapper.enforcement == Enforcement.FALLBACK:
-            model = wrapper.fallback_model
-        elif wrapper.enforcement == Enforcement.WARN:
+        if enforcer.enforcement == Enforcement.FALLBACK:
+            model = enforcer.fallback_model
+        elif enforcer.enforcement == Enforcement.WARN:
             notices.append(consume_at_limit_warning(tracker, Enforcement.WARN))
     found = tracker.axes()
     if balance is not None:
@@ -62,14 +62,14 @@ async def enforce(
                 tracker.changed()
         found += balance.axes()
     axis = nearest(found)
-    if axis[4] and is_reached(axis, WHOLE) and wrapper.enforcement == Enforcement.CUTOFF:
+    if axis[4] and is_reached(axis, WHOLE) and enforcer.enforcement == Enforcement.CUTOFF:
         reason = {"reason": fill("{scope} budget: {used} of {cap} {unit}{reserved}", axis)}
         last = {"role": "user", "content": substitute(LAST_CALL, reason)}
         return None, list(messages) + [last], None, model
     share = _consume_crossing(tracker, axis)
     if share is not None:
-        if wrapper.on_threshold_crossed:
-            call_hook(wrapper, wrapper.on_threshold_crossed, axis, threshold=share)
+        if enforcer.on_threshold_crossed:
+            call_hook(enforcer, enforcer.on_threshold_crossed, axis, threshold=share)
         notices.append(fill(config.warning_template or WARNING, axis))
     if tools and config.tool_strip_threshold is not None:
         off = config.tool_strip_disallow
@@ -83,26 +83,26 @@ async def enforce(
     return None, list(messages) + said, tools or None, model
 
 
-def report_limit(wrapper: "Wrapper") -> None:
+def report_limit(enforcer: "Enforcer") -> None:
     """Call the hooks, once for each time, when the budget is spent, and for a threshold with it."""
-    tracker = wrapper.tracker
+    tracker = enforcer.tracker
     if not tracker.is_at_limit():
         return
     axis = nearest(tracker.axes())
     if not tracker.logged and tracker.store_error is None:
         tracker.logged = True
-        log("info", tracker.at_limit_message(wrapper.enforcement))
-    if wrapper.on_threshold_crossed and wrapper.enforcement == Enforcement.CUTOFF:
+        log("info", tracker.at_limit_message(enforcer.enforcement))
+    if enforcer.on_threshold_crossed and enforcer.enforcement == Enforcement.CUTOFF:
         with tracker.lock:
             share = _newly_crossed(tracker, axis, True)
             stranded = share is not None and _announce(tracker, _STRANDED)
         if stranded:  # its text is still to come, with the one that ends the turn
-            call_hook(wrapper, wrapper.on_threshold_crossed, axis, threshold=share)
-    if wrapper.on_limit_reached:
+            call_hook(enforcer, enforcer.on_threshold_crossed, axis, threshold=share)
+    if enforcer.on_limit_reached:
         with tracker.lock:
             reached = _announce(tracker, _HOOK_CALLED)
         if reached:
-            call_hook(wrapper, wrapper.on_limit_reached, axis)
+            call_hook(enforcer, enforcer.on_limit_reached, axis)
 
 
 def cut_off(text: str, scope: str) -> ChatResponse:
@@ -111,7 +111,7 @@ def cut_off(text: str, scope: str) -> ChatResponse:
     return ChatResponse(text, usage=nothing, cut_off_by=scope)
 
 
-def call_hook(wrapper: "Wrapper", hook: "Hook", axis: "Axis", **more: object) -> None:
+def call_hook(enforcer: "Enforcer", hook: "Hook", axis: "Axis", **more: object) -> None:
     """Call a hook with an axis' figures; what it raises is kept."""
     scope, unit, used, cap, _ = axis
     figures = {
@@ -128,9 +128,9 @@ def call_hook(wrapper: "Wrapper", hook: "Hook", axis: "Axis", **more: object) ->
             pending.close()
             raise TypeError("a hook must be a plain function, not an async one")
     except Exception as error:  # noqa: BLE001 - a hook may raise anything, the call continues
-        if wrapper.hook_error is None:
+        if enforcer.hook_error is None:
             log("error", f"a {scope} hook raised {type(error).__name__}")
-        wrapper.hook_error = error
+        enforcer.hook_error = error
 
 
 def last_words(tracker: "Tracker", enforcement: str) -> str:
@@ -161,13 +161,11 @@ def _consume_crossing(tracker: "Tracker", axis: "Axis", force: bool = False) -> 
 def _newly_crossed(tracker: "Tracker", axis: "Axis", force: bool) -> float | None:
     shares: dict[int, float] = {in_ppm(share): share for share in tracker.config.warning_thresholds}
     ppm = newly_reached(axis, list(shares), tracker.warned_ppm)
-    if ppm is None or (_is_outage(tracker) if force else _is_spent(tracker, axis)):
+    if ppm is None or (
+        _is_outage(tracker) if force else tracker.is_at_limit() or is_reached(axis, WHOLE)
+    ):
         return None
     return shares[ppm]
-
-
-def _is_spent(tracker: "Tracker", axis: "Axis") -> bool:
-    return tracker.is_at_limit() or is_reached(axis, WHOLE)
 
 
 def consume_at_limit_warning(tracker: "Tracker", enforcement: str | None) -> str | None:

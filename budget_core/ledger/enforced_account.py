@@ -1,4 +1,4 @@
-"""A wrapper's calls on an account of a ledger, beside its tracker."""
+"""An account of a ledger whose limits are enforced: LLM calls draw on it within them."""
 
 from budget_core.call import Call
 from budget_core.config import Enforcement, TurnBudgetConfig
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from budget_core._types import CallPrice, Messages, Provider, Tools, Wrapper
+    from budget_core._types import CallPrice, Enforcer, Messages, Provider, Tools
     from budget_core.ledger._types import AnyLedger
     from budget_core.ledger.llm_hold import LlmHold
     from budget_core.settlement import Settlement
@@ -28,7 +28,7 @@ _REMEMBERED = 15  # windows of limits whose refusal was reported
 
 
 def draw_on(
-    wrapper: "Wrapper",
+    wrapper: "Any",
     inner: "Provider",
     tracker: "BudgetTracker | None",
     enforcement: str | None,
@@ -73,14 +73,6 @@ def _tell(call: Call, notice: str | None) -> None:
         call.messages = list(call.messages) + [{"role": "user", "content": notice}]
 
 
-async def enforce_near_limits(wrapper: "Wrapper", account: LedgerAccount, call: Call) -> None:
-    """Change a call, or answer it, as is due near a limit of a tracker or an account."""
-    tracker, balance = wrapper.tracker, account.cached_balance
-    if tracker.alert or balance.is_due(tracker.due_ppm):
-        found = await enforce(wrapper, call.messages, call.tools, call.model, balance)
-        call.answer, call.messages, call.tools, call.model = found
-
-
 class _TrackerAccount:
     """A wrapper's tracker, as an account that is enforced before a call and records it after."""
 
@@ -92,7 +84,7 @@ class _TrackerAccount:
         wrapper = self._wrapper
         tracker = wrapper.tracker
         tracker.maybe_auto_reset()
-        await enforce_near_limits(wrapper, wrapper.ledger_account, call)
+        await wrapper.ledger_account.enforce(call)
         if tracker.by_model and call.model is None:
             return str(wrapper.get_default_model())
         return call.model
@@ -110,11 +102,12 @@ class _TrackerAccount:
 
 
 class EnforcedAccount(LedgerAccount):
-    """An account of a ledger that a wrapper's calls draw on.
+    """An account of a ledger whose limits are enforced as an `enforcer` says.
 
-    `wrapper` says how to enforce limits, has the hook to call, and whether to estimate. `unpriced`
-    counts the calls whose reports name something that their price does not cover, `cut_short` the
-    answers that ended at a limit which the budget lowered.
+    That has the hooks to call, and says whether to estimate: a `BudgetWrapper` for the calls of a
+    provider. `unpriced` counts the calls whose reports name something that their price does not
+    cover, `cut_short` the answers that ended at a limit which the budget lowered. One that is
+    `alone` enforces by itself what no tracker does before it.
     """
 
     SHOWN = ("flush", "ledger_error", "unpriced", "cut_short")  # also as the wrapper's own
@@ -122,7 +115,7 @@ class EnforcedAccount(LedgerAccount):
 
     def __init__(
         self,
-        wrapper: "Wrapper",
+        enforcer: "Enforcer",
         ledger: "AnyLedger",
         account: str,
         prices: "Any" = None,
@@ -133,15 +126,17 @@ class EnforcedAccount(LedgerAccount):
         raises: bool = False,
         wait: float | None = None,
         expect: int | str | None = None,
+        alone: bool = False,
     ) -> None:
         super().__init__(ledger, account, max_tokens, ttl, wait, expect)
-        self._wrapper = wrapper
+        self.enforcer = enforcer
         if prices is not None and not hasattr(prices, "get"):
             refuse("prices", "a dict of Prices by model", prices)
         self._prices = prices
         self._count = count_tokens or estimate_tokens
         self._key = key
         self._raises = raises
+        self._alone = alone
         self._reported: list[tuple[Any, ...]] = []
         self._outage: tuple[Any, ...] = ()
         self._final = FinalCall()
@@ -168,14 +163,23 @@ class EnforcedAccount(LedgerAccount):
         await call.admit((_TrackerAccount(wrapper), self))
         return await _make(call, wrapper.inner) if call.answer is None else call.answer
 
+    async def enforce(self, call: Call) -> None:
+        """Change a call, or answer it, as is due near a limit of the account or of a tracker."""
+        tracker, balance = self.enforcer.tracker, self.cached_balance
+        if tracker.alert or balance.is_due(tracker.due_ppm):
+            found = await enforce(self.enforcer, call.messages, call.tools, call.model, balance)
+            call.answer, call.messages, call.tools, call.model = found
+
     async def hold(self, call: Call) -> "LlmHold | None":
         """Take a hold for a call, and bound its answer by the hold."""
-        wrapper, options = self._wrapper, call.options
+        if self._alone:
+            await self.enforce(call)
+        enforcer, options = self.enforcer, call.options
         asked = options.pop("max_tokens", None)
         prompt = self._count(call.messages, call.tools)
         candidates = self._priced(call.model, options.get("candidates"))
         name, price = candidates[0]
-        strict = wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
+        strict = enforcer.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
         limit = self.cached_balance.limit_of(name, prompt, asked, price)
         if call.tools and strict:
             limit, notice = self._before_final(prompt, limit, price)
@@ -206,7 +210,7 @@ class EnforcedAccount(LedgerAccount):
             options["max_tokens"] = asked
         if "on_delta" in options:
             options["on_delta"] = as_streamed(options["on_delta"], asked if strict else None)
-        if hold.model == wrapper.fallback_model:
+        if hold.model == enforcer.fallback_model:
             call.model = hold.model
         hold.begin()
         return hold
@@ -230,9 +234,9 @@ class EnforcedAccount(LedgerAccount):
 
         `candidates` says how the call's prices are found, if it is known where it is sent.
         """
-        models = [model or self._wrapper.get_default_model()]
-        fallback = self._wrapper.fallback_model
-        if self._wrapper.enforcement == Enforcement.FALLBACK and fallback not in (None, models[0]):
+        models = [model or self.enforcer.get_default_model()]
+        fallback = self.enforcer.fallback_model
+        if self.enforcer.enforcement == Enforcement.FALLBACK and fallback not in (None, models[0]):
             models.append(str(fallback))
         if self._prices is None:
             return [(name, None) for name in models]
@@ -261,8 +265,8 @@ class EnforcedAccount(LedgerAccount):
         return await self.reserve(name, prompt, limit, price, strict, key)
 
     async def settle(self, hold: "LlmHold", outcome: "Settlement") -> None:
-        """Charge the call; where the wrapper `estimates`, an estimate counts as measured."""
-        await hold.settle(outcome, self._wrapper.estimates)
+        """Charge the call; where the enforcer `estimates`, an estimate counts as measured."""
+        await hold.settle(outcome, self.enforcer.estimates)
 
     def note_charge(self, held: "LlmHold") -> None:
         """Count a call that is not fully priced, or whose answer this budget cut short."""
@@ -272,7 +276,7 @@ class EnforcedAccount(LedgerAccount):
 
     def report_refusal(self, error: Exception) -> str | None:
         """Call the hook once for each window of a limit; return the notice that is due."""
-        wrapper = self._wrapper
+        enforcer = self.enforcer
         place: tuple[Any, ...] = (type(error),)
         if isinstance(error, BudgetExceededError):
             place = (error.scope, error.axis, error.window, error.resets_at)
@@ -284,12 +288,12 @@ class EnforcedAccount(LedgerAccount):
         self._reported = self._reported[-_REMEMBERED:] + [place]
         level = "info" if isinstance(error, BudgetExceededError) else "warning"
         log(level, f"a call on {self.path} was refused: {error}")
-        if isinstance(error, BudgetExceededError) and wrapper.on_limit_reached:
+        if isinstance(error, BudgetExceededError) and enforcer.on_limit_reached:
             used, cap = error.spent + error.held, error.limit
             share = max(1.0, used / cap) if cap else 1.0  # less is left than is asked
             axis = (error.scope, error.axis, used, cap, 0)
-            call_hook(wrapper, wrapper.on_limit_reached, axis, utilization=share)
-        return self._notice(error) if wrapper.enforcement == Enforcement.WARN else None
+            call_hook(enforcer, enforcer.on_limit_reached, axis, utilization=share)
+        return self._notice(error) if enforcer.enforcement == Enforcement.WARN else None
 
     def _notice(self, error: Exception) -> str:
         from budget_core.ledger.window_words import per
@@ -302,4 +306,4 @@ class EnforcedAccount(LedgerAccount):
             return f"[Budget exhausted] {error}."  # it is not spent, but the call does not fit
         unit = per(error.axis, error.window)
         axis = (error.scope, unit, error.spent + error.held, error.limit, 0)
-        return fill(self._wrapper.tracker.config.cutoff_template or CUTOFF, axis)
+        return fill(self.enforcer.tracker.config.cutoff_template or CUTOFF, axis)

@@ -2,22 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any, TypedDict
 
-from budget_core.call import Call
 from budget_core.checks import check_kind
-from budget_core.config import Enforcement
+from budget_core.config import WHOLE, Enforcement, TurnBudgetConfig, in_ppm
 from budget_core.errors import refuse
-from budget_core.ledger.enforced_account import EnforcedAccount, enforce_near_limits
+from budget_core.ledger.enforced_account import EnforcedAccount
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.outbox import finish
 from budget_core.money import in_nano
 from budget_core.repeats import RepeatStop, stop_of
-from budget_core.tracker import TurnBudgetTracker
-from budget_cpython.adapters.call_counts import CallCounts
 from budget_cpython.adapters.shared_ledgers import LedgerPair, check_process, is_awaited, pair_of
-from budget_cpython.config import TurnBudgetConfig
 from budget_cpython.ledger.limit_words import with_all_axes
 from budget_cpython.prices.price_table import NEEDS_PRICES, with_deployments
 
@@ -44,7 +40,7 @@ class Options(TypedDict, total=False):
 
 
 _HOOKS = ("on_threshold_crossed", "on_limit_reached")
-_OF_TRACKER = (
+_NEAR_LIMITS = (
     "fallback_model",
     "warning_thresholds",
     "tool_strip_threshold",
@@ -53,14 +49,66 @@ _OF_TRACKER = (
 _OF_ACCOUNT = ("max_tokens", "wait", "expect", "ttl")
 
 
-class _AccountInLedger(EnforcedAccount):
-    """An account as one ledger keeps it: it enforces what is due near a limit, then holds."""
+class CallCounts:
+    """Counts of the calls of this process that drew on one account; safe for threads.
 
-    owner: "BudgetAccount"
+    - `estimated`: calls whose usage was not measured, as they broke off or reported none.
+    - `unpriced`: calls of which not all is priced, `priced` those of which anything is.
+    - `cut_short`: calls whose answers ended at a limit that a budget lowered.
+    """
 
-    async def hold(self, call: Call) -> Any:
-        await enforce_near_limits(self.owner, self, call)
-        return await super().hold(call)
+    def __init__(self) -> None:
+        self.estimated = self.unpriced = self.priced = self.cut_short = 0
+        self._lock = Lock()
+
+    def add(self, hold: Any, outcome: Any) -> None:
+        """Count a call by its `LlmHold` and its `Settlement`, once it is charged."""
+        with self._lock:
+            self.estimated += outcome.estimated
+            self.unpriced += not hold.priced
+            self.priced += "nano_usd" in hold.charged
+            self.cut_short += hold.cut_short
+
+    def in_words(self) -> list[str]:
+        """Return the counts that are not zero, as in `2 estimated`."""
+        counts = {
+            "estimated": self.estimated,
+            "unpriced": self.unpriced,
+            "cut short": self.cut_short,
+        }
+        return [f"{count} {name}" for name, count in counts.items() if count]
+
+
+class Announced:
+    """The thresholds of an account's limits that were announced to the model.
+
+    `config` has the thresholds, and `due_ppm` is the share from which the next one is due. It has
+    what `enforce` asks of a tracker; what was used, the ledger counts.
+    """
+
+    alert = False
+    last_consumed_threshold: float | None = None
+
+    def __init__(self, config: TurnBudgetConfig) -> None:
+        self.config = config
+        self.lock = RLock()  # its thread may collect a forgotten call meanwhile
+        self.warned_ppm = 0
+        self.changed()
+
+    def changed(self) -> None:
+        """Find the share from which something is due; under the lock."""
+        strip = self.config.tool_strip_threshold
+        shares = [in_ppm(share) for share in self.config.warning_thresholds]
+        due = [ppm for ppm in shares if ppm >= self.warned_ppm]
+        self.due_ppm = min([*due, WHOLE if strip is None else in_ppm(strip)])
+
+    def axes(self) -> list[Any]:
+        """Return an axis without a cap: the ledger's balance has those that count."""
+        return [("account", "tokens", 0, None, 0)]
+
+    def is_at_limit(self) -> bool:
+        """Return `False`: the ledger refuses what is past a limit."""
+        return False
 
 
 class BudgetAccount:
@@ -70,7 +118,9 @@ class BudgetAccount:
 
     `ledger` is a ledger, blocking or asyncio, or a URL as `open_ledger` takes it, whose ledger is
     opened once in a process; without one the account is in memory. `limits` are set on the account,
-    unless there are none. `calls` counts those that are poorly known.
+    unless there are none. `calls` counts those that are poorly known. An account `is_strict` if it
+    refuses what does not fit; `max_tokens` is the limit of an answer for which the caller gives
+    none, `None` for none either, and `wait` for how many seconds a call waits for what others hold.
 
     Raises `ValueError` for an option that is unknown or malformed, and for a ledger without an
     account; `ImportError` where money is limited and there is no table of prices.
@@ -98,16 +148,19 @@ class BudgetAccount:
         self.tool_prices = _in_nano_by_tool(options.get("tool_prices", {}))
         self._options = options
         self.repeat_stop: RepeatStop | None = None
-        self.tracker = _tracker(options)
-        self.enforcement = self.tracker.config.enforcement
-        self.fallback_model = self.tracker.fallback_model
+        config = _near_limits(options)
+        self.tracker = Announced(config)
+        self.enforcement, self.fallback_model = config.enforcement, config.fallback_model
+        self.is_strict = self.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
+        self.max_tokens: int | None = options.get("max_tokens") if self.is_strict else None
+        self.wait: float = options.get("wait") or 0
         if options.get("repeats") is not None:
             self.repeat_stop = stop_of(options["repeats"], self.enforcement, RLock())
         self.estimates = options.get("estimates", False)
         self.on_threshold_crossed = options.get("on_threshold_crossed")
         self.on_limit_reached = options.get("on_limit_reached")
         self.hook_error: Exception | None = None
-        self._in_ledger: dict[bool, _AccountInLedger] = {}  # by whether its calls block
+        self._in_ledger: dict[bool, EnforcedAccount] = {}  # by whether its calls block
         self._pair = pair
         self._find(pair.waiting is not None)
         self._below: dict[str, BudgetAccount] = {}
@@ -138,21 +191,6 @@ class BudgetAccount:
             made = BudgetAccount((), self.ledger, account, **self._options)
             found = self._below.setdefault(account, made)
         return found
-
-    @property
-    def is_strict(self) -> bool:
-        """Whether a limit refuses what does not fit."""
-        return self.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
-
-    @property
-    def max_tokens(self) -> int | None:
-        """The limit of an answer for which the caller gives none; `None` gives none either."""
-        return self._options.get("max_tokens") if self.is_strict else None
-
-    @property
-    def wait(self) -> float:
-        """For how many seconds a call waits for what others hold."""
-        return self._options.get("wait") or 0
 
     def get_default_model(self) -> str:
         """Return the model of a call that names none: it is not known here."""
@@ -188,15 +226,14 @@ class BudgetAccount:
     def __repr__(self) -> str:
         return f"<BudgetAccount: {self.path}, {self.enforcement}>"
 
-    def _find(self, is_blocking: bool) -> _AccountInLedger:
+    def _find(self, is_blocking: bool) -> EnforcedAccount:
         found = self._in_ledger.get(is_blocking)
         if found is None:
             ledger: Any = self._pair.waiting if is_blocking else self._pair.awaited
             given = {name: self._options[name] for name in _OF_ACCOUNT if name in self._options}
-            made = _AccountInLedger(
-                self, ledger, self.path, self.prices, raises=self.is_strict, **given
+            made = EnforcedAccount(
+                self, ledger, self.path, self.prices, raises=self.is_strict, alone=True, **given
             )
-            made.owner = self
             found = self._in_ledger.setdefault(is_blocking, made)
         return found
 
@@ -224,13 +261,11 @@ def _check(options: Mapping[str, Any]) -> None:
     check_kind("estimates", options.get("estimates", False), bool)
 
 
-def _tracker(options: Mapping[str, Any]) -> TurnBudgetTracker:
-    """Return a tracker without limits: it says how those of the account are enforced."""
-    given = {name: options[name] for name in _OF_TRACKER if name in options}
+def _near_limits(options: Mapping[str, Any]) -> TurnBudgetConfig:
+    """Return how limits are enforced; raise `ValueError` for a malformed option."""
+    given = {name: options[name] for name in _NEAR_LIMITS if name in options}
     default = Enforcement.FALLBACK if given.get("fallback_model") else Enforcement.CUTOFF
-    mode = options.get("enforcement") or default
-    config = TurnBudgetConfig(None, None, enforcement=mode, **given)
-    return TurnBudgetTracker(config, RLock())  # its thread may collect a forgotten call meanwhile
+    return TurnBudgetConfig(None, None, enforcement=options.get("enforcement") or default, **given)
 
 
 def _in_nano_by_tool(prices: Mapping[str, Any]) -> dict[str, int]:

@@ -222,7 +222,7 @@ class BudgetedCall:
     def _count(self, call: Call) -> None:
         """Count a charge on its account, and on those around that count it, too."""
         for held_in, hold in call.held:
-            account = getattr(held_in, "owner", None)
+            account = getattr(held_in, "enforcer", None)
             if account is None or hold.charged is None:
                 continue
             for around in {*self._around, account}:

@@ -165,7 +165,7 @@ def _watched_refusal(report: Callable[..., Any]) -> Callable[..., Any]:
         watch = _CURRENT.get()
         if watch is not None and not watch.began:
             watch.error = error  # its call may be answered in the model's place
-        elif self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK):
+        elif self.enforcer.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK):
             tell_refused(refusal_of(error))  # of a tool
         return report(self, error)
 
