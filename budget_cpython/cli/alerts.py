@@ -63,7 +63,6 @@ def _watch(options: argparse.Namespace) -> int:
 
     exit codes:
       1  it failed, or with --once an attempt to send did
-
     """
     from budget_cpython.alerts.watch import AlertWatch
 
@@ -107,7 +106,6 @@ def _test(options: argparse.Namespace) -> int:
     exit codes:
       0  each channel took it
       1  one did not, or the file cannot be read
-
     """
     from budget_cpython.alerts.watch import send_test
 

@@ -39,7 +39,6 @@ def page(options: argparse.Namespace) -> int:
 
     exit codes:
       0  it was stopped
-
     """
     from budget_cpython.serve.addresses import ListenAddress
     from budget_cpython.serve.connections import ConnectionLimits

@@ -69,7 +69,6 @@ def proxy(options: argparse.Namespace) -> int:
 
     exit codes:
       0  it was stopped
-
     """
     default = _choose_ledger(options)
     options.page_secret = secrets.token_bytes(32)  # of all workers

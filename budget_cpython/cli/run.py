@@ -73,7 +73,6 @@ def run(options: argparse.Namespace) -> int:
       microbudget run --budget '$1' --upstream openai=http://localhost:8000/v1 -- ./agent
       microbudget run --budget '$1' --upstream groq=https://api.groq.com/openai/v1 \
           --set GROQ_API_BASE=/groq -- python agent.py
-
     """
     if not hasattr(os, "posix_spawnp"):
         raise OSError("`microbudget run` needs Linux or macOS: elsewhere use `microbudget proxy`")

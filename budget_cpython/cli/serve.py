@@ -62,7 +62,6 @@ def serve(options: argparse.Namespace) -> int:
 
     exit codes:
       0  it was stopped
-
     """
     options.page_secret = secrets.token_bytes(32)  # of all workers
     options.engine = _engine_of(options)

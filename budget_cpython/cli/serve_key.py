@@ -26,7 +26,6 @@ def _add(options: argparse.Namespace) -> int:
 
     examples:
       microbudget serve key add pico --account org/lab --keys keys.json
-
     """
     print(_needed_keys(options).add(options.name, options.account, options.rights))
     return 0
@@ -38,7 +37,6 @@ def _list(options: argparse.Namespace) -> int:
 
     examples:
       microbudget serve key list --keys keys.json
-
     """
     keys = _needed_keys(options).keys().values()
     rows = [(key.name, _day(key.made_at), ",".join(key.rights), key.account) for key in keys]

@@ -24,10 +24,10 @@ CONNECTIONS = (
 
 def ledger_options(options: argparse.Namespace, url: str) -> dict[str, Any]:
     """Return what a ledger is opened with beside its URL: its key, if there is one."""
-    from budget_cpython.files.settings_file import read_secret
-
     if options.ledger_key is None:
         return {}
+    from budget_cpython.files.settings_file import read_secret
+
     if not url.startswith("http"):
         raise ValueError("--ledger-key is for an http:// or https:// ledger only")
     return {"key": read_secret("--ledger-key", options.ledger_key)}

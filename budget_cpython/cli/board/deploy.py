@@ -39,7 +39,6 @@ def deploy(options: argparse.Namespace) -> int:
       microbudget board deploy esp32_s3 --port /dev/ttyACM0 --romfs
       microbudget board deploy ./my_board --with ledger
       microbudget board deploy ./my_board --ca my_root.pem
-
     """
     from budget_cpython.board.build import Form
     from budget_cpython.board.deploy import Deploy

@@ -33,7 +33,6 @@ def new(options: argparse.Namespace) -> int:
       microbudget board new my_board
       microbudget board new my_board --yes
       microbudget board new garden --board rp2_pico_2_w --secrets secret.py
-
     """
     from budget_cpython.board import new_folder as new
     from budget_cpython.board.check import check_board

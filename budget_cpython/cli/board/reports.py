@@ -21,7 +21,6 @@ def list_(options: argparse.Namespace) -> int:
 
     examples:
       microbudget board list
-
     """
     from budget_cpython.board.connection import serial_ports
     from budget_cpython.board.known_boards import known_boards
@@ -47,7 +46,6 @@ def status(options: argparse.Namespace) -> int:
       microbudget board status --json
       microbudget board status --all
       microbudget board status --all --port /dev/ttyACM0 --port /dev/ttyACM1
-
     """
     ports: list[str] = options.port or []
     if options.all:
@@ -87,7 +85,6 @@ def doctor(options: argparse.Namespace) -> int:
     examples:
       microbudget board doctor
       microbudget board doctor --json
-
     """
     from budget_cpython.board.connection import choose_port
     from budget_cpython.board.doctor import Result, examine
@@ -117,7 +114,6 @@ def fleet(options: argparse.Namespace) -> int:
     examples:
       microbudget board fleet --url http://127.0.0.1:8321
       MICROBUDGET_KEY=mb.operator.… microbudget board fleet --url http://host:8321 --json
-
     """
     from budget_core.errors import BudgetError
     from budget_cpython.board.tables import devices_table

@@ -26,7 +26,6 @@ def run(options: argparse.Namespace) -> int:
     examples:
       microbudget board run rp2_pico_w
       microbudget board run unix --heap 320k --flash flash.img
-
     """
     try:
         import termios  # noqa: F401 - Windows has none

@@ -11,7 +11,6 @@ def reset(options: argparse.Namespace) -> int:
 
     examples:
       microbudget board reset --yes
-
     """
     from budget_cpython.board.device import work_on
     from budget_cpython.board.state import report_of, reset, what_is_lost
@@ -30,7 +29,6 @@ def pull(options: argparse.Namespace) -> int:
 
     examples:
       microbudget board pull saved
-
     """
     from budget_cpython.board.device import work_on
     from budget_cpython.board.new_folder import check_new
@@ -51,7 +49,6 @@ def push(options: argparse.Namespace) -> int:
 
     examples:
       microbudget board push saved --yes
-
     """
     from budget_cpython.board.state import check_pulled, push, report_of, what_is_lost
     from budget_cpython.board.tables import report_lines

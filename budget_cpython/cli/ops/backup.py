@@ -19,7 +19,6 @@ def backup(options: argparse.Namespace) -> int:
     examples:
       microbudget backup ledger-backup.db
       microbudget backup ledger-backup.db --ledger sqlite:/var/lib/budget.db
-
     """
     from budget_cpython.ledger.sqlite import SqliteLedger
 

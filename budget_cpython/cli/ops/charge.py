@@ -27,7 +27,6 @@ def charge(options: argparse.Namespace) -> int:
     examples:
       microbudget charge acme/research '$3.20 + 40 calls'
       microbudget charge acme '$12' --key invoice-2026-11 --yes
-
     """
     path, amounts = check_path(options.path), _amounts(options.amounts)
     shown = limits_text([(axis, amount, _NO_WINDOW) for axis, amount in amounts.items()])

@@ -33,7 +33,7 @@ def opened_ledger(options: argparse.Namespace, create: bool = False) -> "Iterato
     Raises `ValueError`, and `LedgerUnavailableError` where there is no ledger yet.
     """
     url = ledger_url(options)
-    more = ledger_options(options, url) if options.ledger_key is not None else {}
+    more = ledger_options(options, url)
     if url.startswith("sqlite:") and not create:
         path = sqlite_path(url.partition(":")[2])
         if not os.path.lexists(path):

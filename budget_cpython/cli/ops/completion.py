@@ -17,7 +17,6 @@ def completion(options: argparse.Namespace) -> int:
     exit codes:
       1  shtab is not installed: pip install 'microbudget[ops]'
       2  an unknown shell
-
     """
     import shtab
 

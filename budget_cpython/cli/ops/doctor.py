@@ -35,12 +35,11 @@ def doctor(options: argparse.Namespace) -> int:
     exit codes:
       0  no check fails; there may be warnings
       1  a check fails
-
     """
     from budget_cpython.ops.doctor import examine
 
     url = ledger_url(options)
-    more = ledger_options(options, url) if options.ledger_key is not None else {}
+    more = ledger_options(options, url)
     keys = options.keys or os.environ.get(KEYS_VARIABLE)
     screen = Screen()
     found = []

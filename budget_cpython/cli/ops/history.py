@@ -35,7 +35,6 @@ def history(options: argparse.Namespace) -> int:
     examples:
       microbudget history acme/research
       microbudget history acme --windows 32 --json
-
     """
     path = options.path
     with opened_ledger(options) as ledger:

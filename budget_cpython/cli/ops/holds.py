@@ -32,7 +32,6 @@ def _list(options: argparse.Namespace) -> int:
     examples:
       microbudget holds
       microbudget holds acme/research --json
-
     """
     with opened_ledger(options) as ledger:
         holds = ledger.open_holds(options.path, options.most)
@@ -91,7 +90,6 @@ def _release(options: argparse.Namespace) -> int:
     examples:
       microbudget holds release '#1a208d6b310-15e1f9d2dff3'
       microbudget holds release job-17/step-4 --account acme/research --yes
-
     """
     with opened_ledger(options) as ledger:
         path = options.account or _path_of(options.id, ledger)

@@ -33,7 +33,6 @@ def _show(options: argparse.Namespace) -> int:
     examples:
       microbudget limits show
       microbudget limits show acme --json
-
     """
     found = _limits(options)
     if options.json:
@@ -60,7 +59,6 @@ def _export(options: argparse.Namespace) -> int:
     examples:
       microbudget limits export > limits.toml
       microbudget limits export acme -o acme.toml
-
     """
     found = _limits(options)
     if options.path and not found:
@@ -87,7 +85,6 @@ def _set(options: argparse.Namespace) -> int:
     examples:
       microbudget limits set acme/research '$5/day + 100 calls/hour'
       microbudget limits set acme '$400/month' --dry-run
-
     """
     wanted = {check_path(options.path): parse_limits(options.limits)}
     return _change(options, wanted)
@@ -104,7 +101,6 @@ def _remove(options: argparse.Namespace) -> int:
     examples:
       microbudget limits remove acme/trial
       microbudget limits remove acme/a acme/b --yes
-
     """
     with opened_ledger(options) as ledger:
         for path in options.path:
@@ -125,7 +121,6 @@ def _import(options: argparse.Namespace) -> int:
     examples:
       microbudget limits import limits.toml --dry-run
       microbudget limits import limits.toml --prune --yes
-
     """
     wanted = read_limit_file(options.file)
     if not wanted:

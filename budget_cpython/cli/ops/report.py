@@ -39,7 +39,6 @@ def report(options: argparse.Namespace) -> int:
       microbudget report acme --since 2026-11-01 --output november.html
       microbudget report --by day,account,tool --output days.csv
       microbudget report --since 31d --format focus --output charges.csv
-
     """
     now = int(WALL() or time.time())
     since = _time("--since", options.since, now)

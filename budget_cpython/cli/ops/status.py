@@ -65,7 +65,6 @@ def status(options: argparse.Namespace) -> int:
 
     exit codes:
       3  with --check: a limit is over
-
     """
     with opened_ledger(options) as ledger:
         rows = ledger.balances(options.path)

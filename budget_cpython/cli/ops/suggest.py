@@ -38,7 +38,6 @@ def suggest(options: argparse.Namespace) -> int:
       microbudget suggest
       microbudget suggest acme/research --headroom 50
       microbudget suggest acme --toml > limits.toml
-
     """
     now = int(WALL())
     with opened_ledger(options) as ledger:

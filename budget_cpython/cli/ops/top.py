@@ -39,7 +39,6 @@ def top(options: argparse.Namespace) -> int:
       microbudget top
       microbudget top acme --every 5
       microbudget top --once
-
     """
     view = TopView(shown_place(ledger_url(options)))
     with opened_ledger(options) as ledger:
