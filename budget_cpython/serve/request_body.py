@@ -23,7 +23,10 @@ def _none(scope: Scope) -> None:
     """Find no app for a request."""
 
 
-def read_body_first(app: ASGIApp, find: Callable[[Scope], ASGIApp | None] = _none) -> ASGIApp:
+def read_body_first(
+    app: ASGIApp,
+    find: "Callable[[Scope], ASGIApp | None]" = _none,  # quoted: the site mocks ASGIApp
+) -> ASGIApp:
     """Return an app that reads each request's body before it calls `app`, but for batches.
 
     So an answer always leaves the connection at the next request. A body above `MAX_BYTES`, or with
