@@ -2,8 +2,8 @@
 
 All other state is of an object, of a context (`ContextVar`), or a cache of what can be computed
 again. The core's own is in its ledger room: `records.ROOMS` and `llm_account.IN_PROCESS` have the
-calls that wait for a ledger and what it is owed; `LONGEST`, `DEADLINES`, `ATTEMPTS` and
-`CHARGED` are functions that `budget_cpython.ledger` adds.
+calls that wait for a ledger and what it is owed. What ledgers of this package note of calls, and
+know for them, they have as their `ledger.process.PROCESS`.
 
 | state | for | in a forked child | at the end |
 | --- | --- | --- | --- |

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import TTL, Balance, Hold
+from budget_core.ledger.records import TTL, Balance, Hold, Process
 
 if TYPE_CHECKING:
     from budget_core.ledger.outbox import Entry, Outbox
@@ -153,6 +153,7 @@ class HoldAccount(Protocol):
     error: Exception | None
     in_flight: Any
     outbox: "Outbox"
+    process: Process
 
     def share(self, free: int, model: str = "", prompt: int = 0) -> int:
         """Return the limit of an answer that has none, where so many tokens are free."""

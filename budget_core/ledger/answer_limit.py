@@ -1,7 +1,6 @@
 """How long an answer may be: what a budget can afford of it, and what is expected of a model."""
 
 from budget_core.ledger.checks import MOST
-from budget_core.ledger.records import LONGEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,14 +33,13 @@ class ExpectedAnswers:
         self._lengths[place] = max(answer << 8, known - (known >> 8))
 
 
-def share(free: int, calls: int, model: str, prompt: int) -> int:
+def share(free: int, calls: int, longest: int) -> int:
     """Return the limit of an answer that has none, beside so many calls in flight.
 
     It is an eighth of the tokens that are free, divided by the calls with this one, at most the
-    longest answer of the model, but at least 4,096 or all of them.
+    `longest` answer of the model, but at least 4,096 or all of them.
     """
-    most = max([0] + [known(model, prompt) for known in LONGEST])
-    return min(free, max(ANSWER, min(most, free // (_SHARE * (1 + calls)))))
+    return min(free, max(ANSWER, min(longest, free // (_SHARE * (1 + calls)))))
 
 
 def amounts(prompt: int, limit: int | None, price: "CallPrice | None" = None) -> "dict[str, Any]":

@@ -139,7 +139,7 @@ class HttpLedger:
             return await getattr(self, operation)(*arguments)
         path, asked, key, ttl, wait = arguments
         fields = {"amounts": asked, "key": key, "ttl": ttl}
-        left_ms = time_to_wait(wait)
+        left_ms = time_to_wait(self, wait)
         while left_ms:
             fields["wait"] = left_ms / 1000
             try:

@@ -18,11 +18,11 @@ from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, Outbox, ch
 from budget_core.ledger.records import (
     TTL,
     Hold,
-    as_one_call,
     by_ledger,
     check_ttl,
     check_wait,
     origin,
+    process_of,
 )
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
@@ -132,6 +132,7 @@ class LedgerAccount:
         self.in_flight: set[LlmHold] = set()
         self._shared = IN_PROCESS.setdefault(origin(ledger), _InProcess())
         self.outbox = self._shared.outbox
+        self.process = process_of(ledger)
         self.cached_balance = CachedBalance(self)
 
     async def reserve(
@@ -171,7 +172,7 @@ class LedgerAccount:
                 asking = self._clamped(terms, _now() + self.wait_ms)
             else:
                 asking = self._in_turn(terms)
-            held: LlmHold = await as_one_call(self.path, clamp, asking)
+            held: LlmHold = await self.process.as_one_call(self.path, clamp, asking)
             return held
         except BaseException:
             if key is not None:
@@ -238,7 +239,8 @@ class LedgerAccount:
 
     def share(self, free: int, model: str = "", prompt: int = 0) -> int:
         """Return the limit of an answer that has none, where so many tokens are free."""
-        return share(free, len(self.in_flight), model, prompt)
+        longest = self.process.longest_answer(model, prompt)
+        return share(free, len(self.in_flight), longest)
 
     async def take(
         self,

@@ -5,7 +5,7 @@ import asyncio
 from budget_core.ledger.checks import MOST
 from budget_core.ledger.errors import HoldSettledError, UnknownHoldError
 from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, new_key
-from budget_core.ledger.records import CHARGED, Hold
+from budget_core.ledger.records import Hold
 from budget_core.log import log
 from budget_core.provider import maybe_await
 from budget_core.usage import Usage
@@ -115,8 +115,7 @@ class LlmHold:
         charged = self.charge(outcome, estimates)
         if charged is not None:
             self.account.note_charge(self)
-            for told in CHARGED:
-                told(self, outcome)
+            self.account.process.charged(self, outcome)
         if outcome.closing:
             self.abandon(charged)
         elif charged is None:

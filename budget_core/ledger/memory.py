@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from budget_core._types import Lock
     from budget_core.ledger.limit import Limit
     from budget_core.ledger.memory_holds import Buckets
+    from budget_core.ledger.records import Process
     from budget_core.ledger.window import Window
 
 
@@ -38,6 +39,7 @@ class Ledger(MemoryHolds):
     """
 
     IS_SHARED = False  # with other processes
+    process: "Process"
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a ledger hands out: holds, and balances."""
+"""What a ledger hands out: holds, and balances; and the process that asks it."""
 
 from budget_core.durations import in_ms
 from budget_core.errors import refuse
@@ -7,7 +7,7 @@ from budget_core.ledger.errors import BudgetExceededError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import MutableMapping
     from typing import Any
 
     from budget_core.ledger.bucket import Bucket
@@ -19,10 +19,40 @@ try:
 except (ImportError, AttributeError):
     by_ledger = dict  # on MicroPython ledgers live as long as the program
 ROOMS: "MutableMapping[Any, Any]" = by_ledger()  # in which the calls of this process wait
-LONGEST: "list[Callable[[str, int], int]]" = []  # the answer to a model's prompt, 0 if unknown
-DEADLINES: "list[Callable[[], float]]" = []  # of the code that waits: each returns the seconds left
-CHARGED: "list[Callable[[Any, Any], None]]" = []  # told of each hold, with its call's outcome
-ATTEMPTS: "list[Callable[[str, bool, Any], Any]]" = []  # each awaits what may ask several times
+
+
+class Process:
+    """What a process knows and notes beside its ledger; this one does nothing.
+
+    A ledger that has another one has it as its `process`.
+    """
+
+    def charged(self, held: "Any", outcome: "Any") -> None:
+        """Note the charge of a call, by its hold and its `Settlement`."""
+
+    def as_one_call(self, path: str, strict: bool, asking: "Any") -> "Any":
+        """Return what to await in the place of a call on a path that may ask several times.
+
+        One that is not `strict` is made whatever the ledger says.
+        """
+        return asking
+
+    def longest_answer(self, model: str, prompt: int) -> int:
+        """Return the tokens of the longest answer to a prompt; 0 if they are not known."""
+        return 0
+
+    def seconds_left(self) -> float:
+        """Return the seconds that the code which waits has until its deadline."""
+        return MAX_TTL
+
+
+_PLAIN = Process()
+
+
+def process_of(ledger: "Any") -> Process:
+    """Return the process that a ledger was given, else one that does nothing."""
+    found = getattr(ledger, "process", None)
+    return found if isinstance(found, Process) else _PLAIN
 
 
 class Hold:
@@ -173,19 +203,9 @@ def check_wait(wait: "Any") -> int:
     return MAX_TTL * 1000 if ms is None else min(MAX_TTL * 1000, ms)
 
 
-def time_to_wait(wait: "Any") -> int:
-    """Return the milliseconds that a call may wait now: `wait` seconds, within all deadlines."""
-    return min([check_wait(wait)] + [check_wait(left()) for left in DEADLINES])
-
-
-def as_one_call(path: str, strict: bool, asking: "Any") -> "Any":
-    """Return what is to be awaited in the place of a call on a path that may ask several times.
-
-    One that is not `strict` is made whatever the ledger says.
-    """
-    for attempt in ATTEMPTS:
-        asking = attempt(path, strict, asking)
-    return asking
+def time_to_wait(ledger: "Any", wait: "Any") -> int:
+    """Return the milliseconds that a call may wait now: `wait` seconds, within its deadline."""
+    return min(check_wait(wait), check_wait(process_of(ledger).seconds_left()))
 
 
 def origin(ledger: "Any") -> "Any":

@@ -7,7 +7,7 @@ import time
 from budget_core.ledger.checks import check_amounts, check_path, root
 from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
 from budget_core.ledger.outbox import finish, new_key, reserve_or_undo
-from budget_core.ledger.records import ROOMS, TTL, as_one_call, origin, time_to_wait
+from budget_core.ledger.records import ROOMS, TTL, origin, process_of, time_to_wait
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 from budget_core.waking import cancellations, from_any_thread, raise_lost, wait_for_event
@@ -53,9 +53,10 @@ def reserve_blocking(
         event.wait(seconds)
         event.clear()
 
-    waiter = _Waiter(path, amounts, key, ttl, wait, pause, event.set)
+    wait_ms = time_to_wait(ledger, wait)
+    waiter = _Waiter(path, amounts, key, ttl, wait_ms, pause, event.set)
     asking = room_of(ledger).reserve(_asks(ledger), waiter)
-    hold: Hold = finish(as_one_call(path, True, asking))
+    hold: Hold = finish(process_of(ledger).as_one_call(path, True, asking))
     return hold
 
 
@@ -80,9 +81,10 @@ async def reserve_waiting(
         await wait_for_event(event, seconds)
         event.clear()
 
-    waiter = _Waiter(path, amounts, key, ttl, wait, pause, from_any_thread(event.set))
+    wait_ms = time_to_wait(ledger, wait)
+    waiter = _Waiter(path, amounts, key, ttl, wait_ms, pause, from_any_thread(event.set))
     asking = room_of(ledger).reserve(ask or undoing(_asks(ledger)), waiter)
-    hold: Hold = await as_one_call(path, True, asking)
+    hold: Hold = await process_of(ledger).as_one_call(path, True, asking)
     return hold
 
 
@@ -249,15 +251,15 @@ class _Waiter:
         amounts: "Mapping[str, Any]",
         key: str | None,
         ttl: float,
-        wait: float,
+        wait_ms: int,
         pause: "Callable[[float], Awaitable[None]]",
         wake: "Callable[[], object]",
     ) -> None:
         self.path = check_path(path)
         self.root = root(path)
         self.key = key
-        self.wait_ms = time_to_wait(wait)
-        self.until = _now() + self.wait_ms
+        self.wait_ms = wait_ms
+        self.until = _now() + wait_ms
         self.amounts = check_amounts(amounts, True)
         self.arguments = (path, self.amounts, key, ttl)
         self.pause = pause

@@ -24,6 +24,7 @@ from budget_cpython.ledger.journal import (
     checked_usage,
     sum_of_usage,
 )
+from budget_cpython.ledger.process import PROCESS
 from budget_cpython.ledger.selection import check_selected
 from budget_cpython.ledger.usage_log import flush_usage_awaited
 
@@ -40,6 +41,8 @@ class HttpJournal(HttpLedger):
     to some 12 KB, and of each account by itself. `most` is at most 1,000 for holds, and for events
     without `after`.
     """
+
+    process = PROCESS
 
     def __init__(
         self,

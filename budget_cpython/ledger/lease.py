@@ -6,7 +6,7 @@ from typing import Any
 from budget_core.ledger import lease
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
 from budget_core.ledger.outbox import finish
-from budget_core.ledger.records import TTL, Hold, as_one_call, wake
+from budget_core.ledger.records import TTL, Hold, wake
 from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.deliveries import ForTasks, ForThreads
@@ -52,7 +52,7 @@ class AsyncLeasedLedger(ForTasks, lease.LeasedLedger, AsyncPassthrough):
         await super().close()
 
     async def _claim_more(self, path: str, *rest: Any) -> Hold:
-        hold: Hold = await as_one_call(path, True, super()._claim_more(path, *rest))
+        hold: Hold = await self.process.as_one_call(path, True, super()._claim_more(path, *rest))
         return hold
 
     async def _do(self, operation: str, *arguments: Any) -> Any:

@@ -7,6 +7,7 @@ from threading import Lock
 from budget_core.ledger import memory
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.records import Balance
+from budget_cpython.ledger.process import PROCESS
 from budget_cpython.ledger.refusals import RefusalLog
 from budget_cpython.ledger.selection import check_selected, is_below
 from budget_cpython.ledger.usage_log import flush_usage
@@ -37,6 +38,7 @@ class Ledger(memory.Ledger):
     operators.
     """
 
+    process = PROCESS
     NEVER_WAITS = True  # for a file or a server: an event loop may call it
 
     def __init__(

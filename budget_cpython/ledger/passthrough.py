@@ -10,6 +10,7 @@ from budget_core.ledger._types import AsyncLedgerProtocol
 from budget_core.ledger.records import TTL, Hold, wake
 from budget_cpython.ledger.journal import AsyncJournaledLedger, JournaledLedger
 from budget_cpython.ledger.operations import OPERATIONS
+from budget_cpython.ledger.process import PROCESS
 from budget_cpython.ledger.usage_log import flush_usage, flush_usage_awaited
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,6 +50,7 @@ class Passthrough(JournaledLedger):
     """
 
     WAITS_INSIDE = False
+    process = PROCESS
 
     def _do(self, operation: str, *arguments: Any) -> Any:
         raise NotImplementedError
@@ -116,6 +118,8 @@ class BlockingLedger(Passthrough):
 
 class AsyncPassthrough(AsyncJournaledLedger):
     """An `AsyncJournaledLedger` all of whose operations are done by `_do`."""
+
+    process = PROCESS
 
     async def _do(self, operation: str, *arguments: Any) -> Any:
         raise NotImplementedError

@@ -17,6 +17,7 @@ from budget_cpython.ledger.journal import (
     checked_usage,
     sum_of_usage,
 )
+from budget_cpython.ledger.process import PROCESS
 from budget_cpython.ledger.selection import check_selected
 
 _MANY = 10**9  # rows that an answer never has
@@ -24,6 +25,8 @@ _MANY = 10**9  # rows that an answer never has
 
 class RemoteJournal:
     """The operations of an `AsyncJournal`, each done by `_ask`."""
+
+    process = PROCESS
 
     async def _ask(self, operation: str, path: str, **arguments: Any) -> Any:
         raise NotImplementedError

@@ -5,7 +5,7 @@ from budget_core.agent.operative import Operative
 from budget_core.agent.stop import StopReason
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError
-from budget_core.ledger.records import LONGEST
+from budget_core.ledger.records import Process
 from budget_core.prices import Price
 from budget_core.provider import ChatResponse
 from tests_micro.ledger.support import (
@@ -28,7 +28,20 @@ if TYPE_CHECKING:
 
 PROMPT = 10
 ENDLESS = {"endless": Price(1, 10)}
-LONGEST.append(lambda model, prompt: {"endless": 1 << 40, "short": 5000}.get(model, 0))
+
+
+class Lengths(Process):
+    """A process that knows how long the answers of two models may be."""
+
+    def longest_answer(self, model: str, prompt: int) -> int:
+        return {"endless": 1 << 40, "short": 5000}.get(model, 0)
+
+
+def ledger_with(**caps: "int | None") -> "Any":
+    """Return a ledger with these limits, in a process that knows lengths."""
+    ledger = make_ledger(**caps)
+    ledger.process = Lengths()
+    return ledger
 
 
 class Counted:
@@ -75,26 +88,26 @@ async def test_an_answer_may_have_an_eighth_of_what_is_free() -> None:
         ({"tokens": 1_000}, 990),
     ):
         model = Script(HI, model="endless")
-        await wrapped(model, make_ledger(**caps), prices=ENDLESS).chat(HELLO)
+        await wrapped(model, ledger_with(**caps), prices=ENDLESS).chat(HELLO)
         assert model.limits == [limit]
 
 
 async def test_an_answer_may_be_no_longer_than_its_model_can_answer() -> None:
     for name, limit in (("short", 5000), ("unknown", 4096)):
         model = Script(HI, model=name)
-        await wrapped(model, make_ledger(tokens=800_000)).chat(HELLO)
+        await wrapped(model, ledger_with(tokens=800_000)).chat(HELLO)
         assert model.limits == [limit]
 
 
 async def test_what_is_sent_as_the_limit_is_what_is_held() -> None:
-    ledger = make_ledger(tokens=800_000 + PROMPT, calls=9)
+    ledger = ledger_with(tokens=800_000 + PROMPT, calls=9)
     seen: list[Any] = []
     await wrapped(Script(looks(ledger, seen), model="endless"), ledger).chat(HELLO)
     assert seen == [{"calls": (0, 1), "tokens": (0, 100_000 + PROMPT)}]
 
 
 async def test_calls_in_flight_divide_the_eighth() -> None:
-    account = LedgerAccount(make_ledger(tokens=800_000), "org/team")
+    account = LedgerAccount(ledger_with(tokens=800_000), "org/team")
     holds: list[Any] = []
     for _ in range(3):
         holds.append(await account.reserve("endless", 0))

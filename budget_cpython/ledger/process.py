@@ -1,0 +1,22 @@
+"""What this process notes of calls on ledgers, and knows for them."""
+
+from budget_core.ledger.records import Process
+from budget_cpython.deadline import Deadline
+from budget_cpython.ledger.refusals import as_one_call
+from budget_cpython.ledger.usage_log import note_call
+from budget_cpython.prices.answer_lengths import longest_answer
+
+
+class NotingProcess(Process):
+    """A process that notes usage by model and refusals, and whose deadline bounds every wait."""
+
+    charged = staticmethod(note_call)
+    as_one_call = staticmethod(as_one_call)
+    longest_answer = staticmethod(longest_answer)
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the current deadline."""
+        return Deadline.current().remaining_seconds()
+
+
+PROCESS = NotingProcess()
