@@ -31,7 +31,7 @@ class ToolCall:
 class ChatResponse:
     """A model's answer: text, tool calls, or both.
 
-    - `usage`: the provider's report as it came.
+    - `usage`: the provider's report as it came, or a `Usage` that was read from it.
     - `model`: the model that answered, `None` where the answer does not say.
     - `cost`: what the provider says it billed, in US dollars, and `service_tier` the tier that it
       says it served; `None` where it says nothing.
@@ -99,7 +99,7 @@ def usage_of(response: "Any") -> Usage:
         report = response.usage
     except Exception:  # noqa: BLE001 - a provider's answer may be any object
         report = None
-    return read_usage(report)
+    return report if isinstance(report, Usage) else read_usage(report)
 
 
 def is_billed(error: BaseException) -> bool:

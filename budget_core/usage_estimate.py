@@ -86,21 +86,29 @@ def bytes_in(text: "Any") -> int:
 
 def message_bytes(message: "Any") -> int:
     """Return how many bytes of text an estimate counts for a message; never raises."""
+    if not isinstance(message, dict):
+        return 0
     try:
-        return _message_bytes(message)
+        content, calls = message.get("content"), message.get("tool_calls")
+        size = 0
+        if not isinstance(content, (list, tuple)):
+            content = (content,)
+        for part in content:
+            if not isinstance(part, dict):
+                size += bytes_in(part)
+                continue
+            size += bytes_in(part.get("text"))
+            tokens = part.get("tokens")  # of an image, as an adapter has counted it
+            if type(tokens) is int and 0 < tokens < _MOST_TOKENS:
+                size += 4 * tokens
+        return size + _calls_bytes(calls) if calls else size
     except Exception:  # noqa: BLE001 - an unreadable part counts nothing
         return 0
 
 
-def _message_bytes(message: "Any") -> int:
-    content = _field(message, "content")
-    size = bytes_in(content)
-    for part in content if isinstance(content, (list, tuple)) else ():
-        size += bytes_in(part) + bytes_in(_field(part, "text"))
-        tokens = _field(part, "tokens")  # of an image, as an adapter has counted it
-        if type(tokens) is int and 0 < tokens < _MOST_TOKENS:
-            size += 4 * tokens
-    calls = _field(message, "tool_calls")
+def _calls_bytes(calls: "Any") -> int:
+    """Return how many bytes the names and arguments of tool calls have."""
+    size = 0
     for call in calls if isinstance(calls, (list, tuple)) else ():
         function = _field(call, "function")
         arguments = _field(function, "arguments")

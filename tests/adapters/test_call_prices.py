@@ -1,15 +1,21 @@
 """What a call is held and charged at: by its vendor, its names, and who answered."""
 
 import json
+import sys
+from collections import Counter
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import httpx2 as httpx
 import pytest
+from genai_prices.data_snapshot import DataSnapshot
 from openai import APIStatusError, OpenAI
 
-from budget_core.prices import price_of
+from budget_core.prices import TablePrice, price_of
+from budget_core.usage import read_usage
 from budget_cpython import Ledger, Limit, ListedPrices, Price, budgeted, parse_limits
+from budget_cpython.prices.listed_prices import ListedPrice
 from budget_cpython.prices.price_table import PriceTable
 
 # Models that vendors offer, embeddings included, as their own pages name them.
@@ -308,3 +314,23 @@ def test_a_deployment_has_the_model_that_the_user_says() -> None:
 def test_deployments_are_models_by_name() -> None:
     with pytest.raises(ValueError, match="deployments must be models by name"):
         budgeted(OpenAI(api_key="k"), "$5", deployments={"my-gpt": 5})  # type: ignore[dict-item]
+
+
+def test_a_report_is_read_once_and_a_price_is_asked_for_once() -> None:
+    called = Called(OPENAI, answering("gpt-4o-2024-08-06"), "$5")
+    called.chat()
+    entered: Counter[Any] = Counter()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            entered[frame.f_code] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        called.chat()
+    finally:
+        sys.setprofile(before)
+    asked = (read_usage, TablePrice.answered_by, ListedPrice.cost_of)
+    assert [entered[function.__code__] for function in asked] == [1, 1, 1]
+    assert entered[DataSnapshot.find_provider_model.__code__] == 0  # of a model that is known
