@@ -157,6 +157,7 @@ def run(steps: list[str], fix: bool, everything: bool, arguments: list[str]) -> 
     """Run the steps, say what came of them, and return the exit code."""
     problems: list[str] = []
     counts: list[Counts] = []
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # thousands of processes would compile anew
     micropython = None if steps == ["lint"] else find_micropython()
     if "lint" in steps:
         problems += run_checks(style_checks(fix), 1)
