@@ -67,7 +67,7 @@ class BudgetedCall:
         self._stops = _stops_of(self._around)
         self._observer = observer
         self._as_asked = as_asked
-        self._streamed = StreamedAnswer()
+        self._streamed = StreamedAnswer() if request.stream else None
         options: dict[str, Any] = {
             "max_tokens": _limit_of(request, self._around),
             "service_tier": request.service_tier,
@@ -78,7 +78,7 @@ class BudgetedCall:
         if self._stops:
             identity = request.identity or (request.model, request.messages, request.tools)
             options["identity"] = digest_of(identity)
-        if request.stream:
+        if self._streamed is not None:
             options["on_delta"] = self._streamed
         messages, tools = request.without_tools() if as_asked else (request.messages, request.tools)
         self._call = Call(messages, tools, request.model, options)
@@ -114,17 +114,19 @@ class BudgetedCall:
 
     def on_text(self, text: str) -> None:
         """Count a piece of a streamed answer: text, reasoning or the arguments of a tool."""
-        with suppress(AnswerTooLongError):  # it is counted all the same
-            self._streamed.count(text)
+        if self._streamed is not None:
+            with suppress(AnswerTooLongError):  # it is counted all the same
+                self._streamed.count(text)
 
     @property
     def report(self) -> Any:
         """The provider's last report of what a streamed answer used; `None` before the first."""
-        return self._streamed.usage
+        return None if self._streamed is None else self._streamed.usage
 
     @report.setter
     def report(self, usage: Any) -> None:
-        self._streamed.usage = usage
+        if self._streamed is not None:
+            self._streamed.usage = usage
 
     def end_blocking(self, response: ChatResponse) -> None:
         """Record what an answered call used: its `usage`, or the last report of its stream."""
