@@ -310,6 +310,8 @@ def distinct(
     where that one observes. An account where calls are only observed is enforced as a strict one
     above it is.
     """
+    if len(accounts) < 2 and not drawn_on:
+        return accounts
     kept: list[BudgetAccount] = []
     for account in accounts:
         same = [other for other in accounts if other.ledger is account.ledger]

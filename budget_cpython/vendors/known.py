@@ -5,6 +5,7 @@ is one more module, and a name in `VENDORS`. A vendor that is not here speaks Op
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from budget_cpython.vendors import anthropic, azure, google, openai
@@ -25,10 +26,15 @@ def find_format(method: str, path: str, at_vendor: bool = False) -> WireFormat |
     costs nothing. `at_vendor`: whether the server is known to be a vendor's, so that any other
     request costs something; else those do whose path says so, such as `images/generations`.
     """
-    if method.upper() != "POST":
-        return None
-    path = re.sub("%3a", ":", path.rstrip("/"), flags=re.IGNORECASE)  # as servers read it
+    found = _kind_at(path, at_vendor) if method.upper() == "POST" else None
+    return None if found is None else found[0](found[1])
+
+
+@lru_cache(256)
+def _kind_at(path: str, at_vendor: bool) -> tuple[type[WireFormat], str] | None:
+    """Return the kind of format that a path has, and the path as servers read it."""
+    path = re.sub("%3a", ":", path.rstrip("/"), flags=re.IGNORECASE)
     for pattern, kind in _FORMATS:
         if pattern.fullmatch(path):
-            return kind(path)
-    return OtherCall(path) if is_other_call(path, at_vendor) else None
+            return kind, path
+    return (OtherCall, path) if is_other_call(path, at_vendor) else None

@@ -13,15 +13,10 @@ from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.http.streams import sent_stream, watched_streams
 from budget_cpython.adapters.provider_errors import EXTENSION, UnbilledError, as_settled
 from budget_cpython.adapters.refusals import refusal
-from budget_cpython.deadline import Deadline
+from budget_cpython.deadline import current_or_none
 from budget_cpython.prices.listed_prices import provider_at
-from budget_cpython.vendors.answers import (
-    Reader,
-    WholeReader,
-    answered,
-    is_stream,
-    whole_answer,
-)
+from budget_cpython.vendors.answers import Reader, WholeReader, whole_answer
+from budget_cpython.vendors.body import LARGE
 from budget_cpython.vendors.format import WireBody, WireFormat
 from budget_cpython.vendors.known import VENDORS, find_format
 from budget_cpython.vendors.request import Admitted, UnreadableRequestError
@@ -65,17 +60,17 @@ class HttpAttempt:
         self._request = request
         self._timeout = timeout
         self._terms = request.extensions.get(EXTENSION) or Terms(accounts)
-        self._deadline = Deadline.current()
+        self._deadline = current_or_none()
         self._reader: Reader | None = None
 
     def parse(self) -> None:
         """Read the request's body, in any thread; raises `UnreadableRequestError`."""
         request, url = self._request, self._request.url
-        headers = request.headers
+        headers, content = request.headers, request.content
         if headers.get("authorization", "").startswith("AWS4-"):
             raise UnreadableRequestError("the request is signed, so that a budget cannot change it")
-        kind = headers.get("content-type", "")
-        self._body = self._terms.body(self._wire, request.content, kind)
+        kind = headers.get("content-type", "") if content.startswith(b"--") else ""  # of a form
+        self._body = self._terms.body(self._wire, content, kind)
         self._asked = asked = self._body.read()
         _check_names((asked.model, *asked.models))
         place = f"{url.scheme}://{url.netloc.decode('ascii')}"
@@ -85,7 +80,7 @@ class HttpAttempt:
             vendor in VENDORS and VENDORS[vendor].names_deployments
         ):
             asked.deployed_at = place
-        asked.identity = (url.host, url.path, request.content)
+        asked.identity = (url.host, url.path, content)
 
     def open(self) -> BudgetedCall:
         """Return the call that the request's body asks for."""
@@ -107,27 +102,27 @@ class HttpAttempt:
             _, mark, query = url.raw_path.partition(b"?")
             path = self._wire.path_for(admitted.model).encode()
             url = url.copy_with(raw_path=path + mark + query)
-        changed = {b"content-length": b"%d" % len(content)}
-        if streamed or self._asked.stream:
-            changed[b"accept-encoding"] = b"identity"
-        dropped = {b"transfer-encoding", *changed}
-        kept = [pair for pair in request.headers.raw if pair[0].lower() not in dropped]
-        extensions = {**request.extensions, **self._timeouts()}
-        extensions.pop(EXTENSION, None)
-        sent = self._httpx.Request(
-            request.method,
-            url,
-            headers=[*kept, *changed.items()],
-            stream=sent_stream(self._httpx)(content),
-            extensions=extensions,
-        )
-        sent._content = content  # the client's hooks may ask for it
+        sent = object.__new__(type(request))  # its constructor would read all headers again
+        vars(sent).update(vars(request))
+        sent.url = url
+        sent.extensions = {**request.extensions, **self._timeouts()}
+        sent.extensions.pop(EXTENSION, None)
+        streamed = streamed or self._asked.stream
+        if streamed or content is not request.content or "transfer-encoding" in request.headers:
+            sent.headers = request.headers.copy()
+            sent.headers["content-length"] = str(len(content))
+            sent.headers.pop("transfer-encoding", None)
+            if streamed:
+                sent.headers["accept-encoding"] = "identity"
+        if content is not request.content or len(content) > LARGE:
+            sent.stream = sent_stream(self._httpx)(content)
+            sent._content = content  # the client's hooks may ask for it
         setattr(sent, COUNTED, True)
         return sent
 
     def _timeouts(self) -> dict[str, Any]:
         """Return the request's timeouts, none of which ends after the deadline."""
-        if self._deadline.is_never():
+        if self._deadline is None:
             return {}
         self._deadline.check_or_raise()
         left = max(0.001, self._deadline.remaining_seconds())  # zero would not wait at all
@@ -150,7 +145,7 @@ class HttpAttempt:
     def late(self, error: Exception) -> DeadlineExceeded | None:
         """Return the deadline's error if the deadline is why a call ended with this one."""
         is_late = isinstance(error, (DeadlineExceeded, self._httpx.TimeoutException))
-        if not is_late or not self._deadline.is_expired():
+        if not is_late or self._deadline is None or not self._deadline.is_expired():
             return None
         late = error if isinstance(error, DeadlineExceeded) else DeadlineExceeded(self._deadline)
         late.sent = getattr(as_settled(error), "sent", True)  # type: ignore[attr-defined]
@@ -195,7 +190,8 @@ class HttpAttempt:
 
     def pass_on(self, data: bytes) -> list[bytes]:
         """Count the next bytes and return those to pass on; raises `DeadlineExceeded`."""
-        self._deadline.check_or_raise()
+        if self._deadline is not None:
+            self._deadline.check_or_raise()
         if self._reader is None:
             return [data]
         return self._counted(self._reader.feed(data))
@@ -223,15 +219,15 @@ class HttpAttempt:
 
     def answer(self, response: Any = None) -> Any:
         """Return the answer: that of the stream that was read, or of a whole response."""
-        reader = self._reader
-        if reader is None and is_stream(response.headers.get("content-type", "")):
-            reader = self._reader_of(response)  # though none was asked for
+        if self._reader is not None:
+            return self._reader.response()
+        found = whole_answer(response.content, self._wire.answer)
+        if found is None:  # a stream that was not asked for, or no answer of a model
+            reader = self._reader_of(response)
             reader.feed(response.content)
             reader.end()
-        if reader is not None:
-            return reader.response()
-        found = whole_answer(response.content, self._wire.answer)
-        return answered("", "stop", None, None) if found is None else found
+            found = reader.response()
+        return found
 
     def _reader_of(self, response: Any) -> Reader:
         return self._wire.reader(self._asked, response.headers.get("content-type", ""))
