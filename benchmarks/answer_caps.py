@@ -7,7 +7,7 @@ are made up and fixed by seeds, so each run gives the same figures. docs/money.m
 import heapq
 import random
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
@@ -195,8 +195,13 @@ def with_table(page: str) -> str:
 
 def _lines() -> list[str]:
     head = " | ".join(f"{rule}: made, cut, refused" for rule in RULES)
-    found = [f"| calls | limit | {head} |", "|---|---|" + "---|" * len(RULES)]
-    for scenario in SCENARIOS:
+    return [f"| calls | limit | {head} |", "|---|---|" + "---|" * len(RULES), *rows(SCENARIOS)]
+
+
+def rows(scenarios: Iterable[Scenario]) -> list[str]:
+    """Return the table's rows for some scenarios."""
+    found = []
+    for scenario in scenarios:
         for limit in LIMITS:
             all_of = [outcome(scenario, rule, limit) for rule in RULES]
             cells = [f"{one.served:.0f}, {one.cut:.0f}, {one.refused:.0f}" for one in all_of]

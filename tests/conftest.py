@@ -41,7 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what is loaded by now out of every later collection of garbage.
+    """Keep what is loaded by now out of every later collection of garbage."""
+    keep_out_of_collections()
+
+
+def keep_out_of_collections() -> None:
+    """Collect once, and keep all that is left out of later collections.
 
     The board's programs collect after each turn, which takes a second where all tests are loaded.
     """
@@ -50,7 +55,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol() -> Generator[None, object, object]:
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
     """Fail a test that waits for ever, by an alarm that interrupts what it waits for."""
 
     def end(*_: object) -> None:
@@ -63,6 +70,8 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+        if nextitem is not None and nextitem.path != item.path:
+            keep_out_of_collections()  # what the tests of a file have loaded
 
 
 def use_the_usual_signals() -> None:

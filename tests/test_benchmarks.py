@@ -102,6 +102,14 @@ def test_a_figure_is_beyond_its_bound_or_has_another_one(tmp_path: Path) -> None
     assert page.beyond({"met": 4}, [MET]) == ["met: 3 B, where 4 is the most"]
 
 
+def test_the_page_on_money_has_the_outcome_of_limits_for_long_answers() -> None:
+    written = answer_caps.PAGE.read_text().splitlines()
+    found = answer_caps.rows(answer_caps.SCENARIOS[:2])
+    assert len(found) == 8
+    assert set(found) <= set(written), "run: make bench ARGS=caps"
+
+
+@pytest.mark.slow
 def test_the_page_on_money_has_what_the_limits_of_answers_come_to() -> None:
     text = answer_caps.PAGE.read_text()
     assert answer_caps.with_table(text) == text, "run: make bench ARGS=caps"
