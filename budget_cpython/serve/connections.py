@@ -126,7 +126,8 @@ class StrictConnection(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             self._stay()
         if not known:
-            self._tail = (self._tail + bytes(data[-3:]))[-3:]
+            if not (self._left or self._is_whole):
+                self._tail = (self._tail + bytes(data[-3:]))[-3:]
             self._overhead = max(0, self._overhead)
             _check_size(self._overhead)
 

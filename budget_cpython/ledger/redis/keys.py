@@ -1,5 +1,7 @@
 """Name the keys of a ledger in Redis."""
 
+from functools import lru_cache
+
 from budget_core.errors import refuse
 from budget_core.ledger.checks import chain, root
 
@@ -13,6 +15,7 @@ class Keys:
         ):
             refuse("prefix", "printable ASCII characters without braces", prefix)
         self.prefix = prefix
+        self.of_path = lru_cache(maxsize=1000)(self._of_path)  # the paths of calls recur
         self.accounts = f"{prefix}:{{#}}:accounts".encode()  # no root is named `#`
         self.roots = f"{prefix}:{{#}}:roots".encode()
         self.hours = f"{prefix}:{{#}}:hours".encode()
@@ -35,7 +38,7 @@ class Keys:
         """Return the key of what was replied to an operation that may be sent again."""
         return f"{self.prefix}:{{#}}:reply:{id}".encode()
 
-    def of_path(self, path: str) -> tuple[bytes, ...]:
+    def _of_path(self, path: str) -> tuple[bytes, ...]:
         """Return the keys that come before a hold's: see shared.lua."""
         start = f"{self.prefix}:{{{root(path)}}}:"
         names = ["live", "cells"] + ["account:" + one for one in chain(path)]
