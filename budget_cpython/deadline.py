@@ -64,7 +64,7 @@ class Deadline(core.Deadline):
         as in `asyncio.to_thread`. A new `threading.Thread` starts with none. One that a generator
         set is around its own code, and not around the code that iterates it.
         """
-        return current_or_none() or cls.never()
+        return current_or_none() or NEVER
 
     @contextmanager
     def as_current(self) -> "Iterator[Deadline]":
@@ -97,6 +97,9 @@ class Deadline(core.Deadline):
         from asyncio import get_running_loop
 
         return get_running_loop().time() + self.remaining_seconds()
+
+
+NEVER = Deadline.never()
 
 
 def current_or_none() -> Deadline | None:

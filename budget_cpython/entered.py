@@ -124,6 +124,14 @@ def entered() -> tuple[WithEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.number))
 
 
+def current_accounts() -> "tuple[Any, ...]":
+    """Return the accounts of the blocks around this code, the outermost first."""
+    entries = entered()
+    return (
+        tuple([entry.account for entry in entries if entry.account is not None]) if entries else ()
+    )
+
+
 def carried(function: "Callable[..., Any]", around: tuple[WithEntry, ...]) -> "Callable[..., Any]":
     """Return a function that runs inside these entries alone, in whatever thread."""
 

@@ -105,7 +105,8 @@ class LedgerAccount:
     An answered call counts as what its provider reported; one whose outcome is unknown as what was
     held for it, or as what it is known to have used if that is more. Failed settlements are kept in
     the `outbox`, which all accounts in this ledger share, and delivered before the next call below
-    the same root. `error` is why the ledger last failed, `cached_balance` how much is used.
+    the same root. `error` is why the ledger last failed, `cached_balance` how much is used. Where
+    it `waits_elsewhere`, the ledger's own `reserve` waits for what others hold.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class LedgerAccount:
         self._shared = IN_PROCESS.setdefault(origin(ledger), _InProcess())
         self.outbox = self._shared.outbox
         self.process = process_of(ledger)
+        self.waits_elsewhere: bool = getattr(ledger, "WAITS_ELSEWHERE", False)
         self.cached_balance = CachedBalance(self)
 
     async def reserve(
@@ -168,7 +170,7 @@ class LedgerAccount:
         try:
             if not (self.wait_ms and waits):
                 asking = self._clamped(terms)
-            elif getattr(self.ledger, "WAITS_ELSEWHERE", False):
+            elif self.waits_elsewhere:
                 asking = self._clamped(terms, _now() + self.wait_ms)
             else:
                 asking = self._in_turn(terms)

@@ -1,5 +1,6 @@
 """One account of a ledger that model calls draw on, with how its limits are enforced."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from threading import Lock, RLock
@@ -13,7 +14,12 @@ from budget_core.ledger.limit import Limit
 from budget_core.ledger.outbox import finish
 from budget_core.money import in_nano
 from budget_core.repeats import RepeatStop, stop_of
-from budget_cpython.adapters.shared_ledgers import LedgerPair, check_process, is_awaited, pair_of
+from budget_cpython.adapters.shared_ledgers import (
+    ForkedLedgerError,
+    LedgerPair,
+    is_awaited,
+    pair_of,
+)
 from budget_cpython.ledger.limit_words import with_all_axes
 from budget_cpython.prices.price_table import NEEDS_PRICES, with_deployments
 
@@ -162,7 +168,7 @@ class BudgetAccount:
         self.hook_error: Exception | None = None
         self._in_ledger: dict[bool, EnforcedAccount] = {}  # by whether its calls block
         self._pair = pair
-        self._find(pair.waiting is not None)
+        self._find(pair.blocks)
         self._below: dict[str, BudgetAccount] = {}
         self._is_limited = bool(limits) or ledger is not None
         self.calls = CallCounts()
@@ -176,11 +182,12 @@ class BudgetAccount:
 
         Raises `ForkedLedgerError` in a forked process whose calls a limit could not count.
         """
-        if self.is_strict and self._is_limited:
-            check_process(self.ledger, self.path)
-        if is_blocking and self._pair.waiting is None:
+        made_in = getattr(self.ledger, "made_in", None)  # of a ledger in memory
+        if made_in not in (None, os.getpid()) and self.is_strict and self._is_limited:
+            raise ForkedLedgerError(self.path)
+        if is_blocking and not self._pair.blocks:
             raise ValueError("a client that blocks needs a ledger that blocks, or a ledger's URL")
-        return self._find(is_blocking)
+        return self._in_ledger.get(is_blocking) or self._find(is_blocking)
 
     def at(self, account: str) -> "BudgetAccount":
         """Return the account at a path below, whose limits are enforced as this one's."""
@@ -207,7 +214,7 @@ class BudgetAccount:
 
     def deliver(self) -> None:
         """Deliver the outbox of the ledger, unless that is an asyncio one."""
-        if self._pair.waiting is not None:
+        if self._pair.blocks:
             finish(self._find(True).flush())
 
     def balance(self) -> list[Any]:
@@ -229,11 +236,13 @@ class BudgetAccount:
     def _find(self, is_blocking: bool) -> EnforcedAccount:
         found = self._in_ledger.get(is_blocking)
         if found is None:
-            ledger: Any = self._pair.waiting if is_blocking else self._pair.awaited
+            ledger = self.ledger if is_blocking else self._pair.awaited
             given = {name: self._options[name] for name in _OF_ACCOUNT if name in self._options}
             made = EnforcedAccount(
                 self, ledger, self.path, self.prices, raises=self.is_strict, alone=True, **given
             )
+            if is_blocking:
+                made.waits_elsewhere = True  # without an event loop
             found = self._in_ledger.setdefault(is_blocking, made)
         return found
 

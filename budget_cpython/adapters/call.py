@@ -17,9 +17,9 @@ from budget_core.repeats import RepeatStop
 from budget_core.settlement import is_closing
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 from budget_cpython.adapters.account import Accounts, BudgetAccount
-from budget_cpython.adapters.current import current_accounts
 from budget_cpython.adapters.event_loop import has_event_loop
 from budget_cpython.deadline import current_or_none
+from budget_cpython.entered import current_accounts
 from budget_cpython.prices.candidate_models import CandidateModels
 from budget_cpython.process_state import OPEN_CALLS
 from budget_cpython.vendors.request import Admitted, LlmRequest
@@ -180,9 +180,11 @@ class BudgetedCall:
         deadline = current_or_none()
         if deadline is not None:
             deadline.check_or_raise()
-        found: list[Any] = [account.in_ledger(is_blocking) for account in self._accounts]
-        found = [*self._stops, *found]
-        return found if self._observer is None else [self._observer, *found]
+        found: list[Any] = [] if self._observer is None else [self._observer]
+        found += self._stops
+        for account in self._accounts:
+            found.append(account.in_ledger(is_blocking))
+        return found
 
     def _begun(self) -> Admitted:
         call = self._call
@@ -191,8 +193,9 @@ class BudgetedCall:
         limit = call.options.get("max_tokens")
         if self._as_asked:
             return Admitted(self.model, (), self.request.tools, limit)
-        told = tuple(message["content"] for message in call.messages[self._told :])
-        return Admitted(self.model, told, call.tools, limit)
+        told = call.messages[self._told :]
+        notices = tuple([message["content"] for message in told]) if told else ()
+        return Admitted(self.model, notices, call.tools, limit)
 
     async def _settle(self, response: Any, error: BaseException | None = None) -> None:
         call = self._take()
@@ -241,8 +244,12 @@ def _limit_of(request: LlmRequest, accounts: Sequence[BudgetAccount]) -> int | N
 
 def _stops_of(accounts: Sequence[BudgetAccount]) -> list[RepeatStop]:
     """Return the stops of accounts that do not watch a call here yet, each once."""
-    found = [one.repeat_stop for one in accounts if one.repeat_stop is not None]
-    return [stop for stop in dict.fromkeys(found) if stop not in _STOPS.get()] if found else []
+    found: list[RepeatStop] = []
+    for account in accounts:
+        stop = account.repeat_stop
+        if stop is not None and stop not in found and stop not in _STOPS.get():
+            found.append(stop)
+    return found
 
 
 def _deliver(accounts: Sequence[BudgetAccount]) -> None:
@@ -290,14 +297,19 @@ def break_off() -> list[BudgetedCall]:
 
 def _accounts_around(own: Sequence[BudgetAccount]) -> list[BudgetAccount]:
     """Return the accounts of the blocks around, of calls that broke off here, and a call's own."""
-    broken = [account for one in _ANSWERED.get() if one.broke_off for account in one.own]
+    broken: list[BudgetAccount] = []
+    for one in _ANSWERED.get():
+        if one.broke_off:
+            broken += one.own
     return [*current_accounts(), *broken, *own]
 
 
 def _drawn_on() -> Accounts:
-    return tuple(
-        account for one in _ANSWERED.get() if not one.broke_off for account in one.accounts
-    )
+    found: Accounts = ()
+    for one in _ANSWERED.get():
+        if not one.broke_off:
+            found += one.accounts
+    return found
 
 
 def distinct(

@@ -11,7 +11,7 @@ from types import MethodType
 from typing import Any
 
 from budget_cpython import entered
-from budget_cpython.adapters.account import Accounts, BudgetAccount
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.deadline import Deadline, set_current
 from budget_cpython.entered import WithEntry
 from budget_cpython.process_state import replace
@@ -40,17 +40,12 @@ def inside(accounts: Sequence[BudgetAccount]) -> Iterator[None]:
             entered.leave(entry)
 
 
-def current_accounts() -> Accounts:
-    """Return the accounts of the blocks around this code, the outermost first."""
-    return tuple(entry.account for entry in entered.entered() if entry.account is not None)
-
-
 def carried(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that runs inside the blocks, and the deadline, that are around this code.
 
     Without a block it is the function itself.
     """
-    return entered.carried(function, entered.entered()) if current_accounts() else function
+    return entered.carried(function, entered.entered()) if entered.current_accounts() else function
 
 
 def carry_blocks() -> None:

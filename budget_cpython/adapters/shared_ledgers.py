@@ -31,16 +31,16 @@ class ForkedLedgerError(BudgetError):
 class LedgerPair:
     """One ledger, for calls that block and for those that await in any event loop.
 
-    `ledger` is an open one of either kind, or a URL. Calls that block ask `waiting`, which is
-    `None` for an asyncio ledger; those of asyncio ask `awaited`.
+    `ledger` is an open one of either kind, or a URL. Calls that block ask it if it `blocks`; those
+    of asyncio ask `awaited`.
     """
 
     def __init__(self, ledger: Any) -> None:
         if isinstance(ledger, str):
             ledger = Ledger() if ledger == "memory:" else open_ledger(ledger)
         self.ledger: Any = ledger
-        self.waiting = None if is_awaited(ledger) else WaitingLedger(ledger)
-        is_quick = self.waiting is None or isinstance(ledger, memory.Ledger)
+        self.blocks = not is_awaited(ledger)
+        is_quick = not self.blocks or isinstance(ledger, memory.Ledger)
         self.awaited = ledger if is_quick else ThreadedLedger(ledger)
 
 
@@ -64,27 +64,9 @@ def _url_key(url: str) -> str:
     return url if scheme != "sqlite" else f"sqlite:{os.path.realpath(sqlite_path(place))}"
 
 
-def check_process(ledger: Any, account: str) -> None:
-    """Raise `ForkedLedgerError` if a ledger is in the memory of another process."""
-    if getattr(ledger, "made_in", None) not in (None, os.getpid()):
-        raise ForkedLedgerError(account)
-
-
 def is_awaited(ledger: Any) -> bool:
     """Tell whether a ledger's methods are awaited."""
     return iscoroutinefunction(getattr(ledger, "reserve", None))
-
-
-class WaitingLedger:
-    """A blocking ledger that waits for what others hold in its own `reserve`, without a loop."""
-
-    IS_VIEW = WAITS_ELSEWHERE = True
-
-    def __init__(self, ledger: Any) -> None:
-        self.view_of = ledger
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.view_of, name)
 
 
 def _close() -> None:

@@ -13,8 +13,8 @@ from budget_core.ledger.waiting import reserve_waiting
 from budget_core.provider import maybe_await
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import distinct
-from budget_cpython.adapters.current import current_accounts
 from budget_cpython.deadline import Deadline
+from budget_cpython.entered import current_accounts
 from budget_cpython.ledger.limit_words import TOOL_CALLS
 from budget_cpython.ledger.usage_log import note_tool_call
 
@@ -146,7 +146,7 @@ async def _reserve(account: LedgerAccount, asked: dict[str, Any]) -> Hold:
     if account.outbox.entries:
         await account.catch_up()
     wait_ms = account.wait_ms
-    if not wait_ms or getattr(account.ledger, "WAITS_ELSEWHERE", False):
+    if not wait_ms or account.waits_elsewhere:
         return await account.hold_amounts(asked, None, wait_ms)
 
     async def ask(operation: str, *arguments: Any) -> Any:
