@@ -25,8 +25,8 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.figures import Figure
+from budget_core.ledger.hold import Process
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Process
 from budget_core.provider import ChatResponse
 from budget_cpython import BudgetWrapper
 from budget_cpython.ledger.process import PROCESS

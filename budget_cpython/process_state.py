@@ -1,7 +1,7 @@
 """The state that a whole process shares, and what becomes of it at a fork and at the end.
 
 All other state is of an object, of a context (`ContextVar`), or a cache of what can be computed
-again. The core's own is in its ledger room: `records.ROOMS` and `llm_account.IN_PROCESS` have the
+again. The core's own is in its ledger room: `hold.ROOMS` and `llm_account.IN_PROCESS` have the
 calls that wait for a ledger and what it is owed. What ledgers of this package note of calls, and
 know for them, they have as their `ledger.process.PROCESS`.
 

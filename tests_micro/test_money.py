@@ -11,7 +11,7 @@ from budget_core import (
     WindDown,
 )
 from budget_core.agent.stop_condition import MaxCost
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_core.money import dollars, in_nano
 from budget_core.notices import fill
 from tests_micro.script import SHOUT, play, says

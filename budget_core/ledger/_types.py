@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from budget_core.ledger.hold import TTL, Balance, Hold, Process
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import TTL, Balance, Hold, Process
 
 if TYPE_CHECKING:
     from budget_core.ledger.outbox import Entry, Outbox

@@ -18,7 +18,7 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
-from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, time_to_wait
+from budget_core.ledger.hold import TTL, Balance, Hold, check_hold, check_ttl, time_to_wait
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False

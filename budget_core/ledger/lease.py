@@ -16,9 +16,9 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
     UnknownHoldError,
 )
+from budget_core.ledger.hold import TTL, Hold, bounded, check_hold, check_ttl, wake
 from budget_core.ledger.leased_block import PathLease
 from budget_core.ledger.outbox import new_key
-from budget_core.ledger.records import TTL, Hold, bounded, check_hold, check_ttl, wake
 from budget_core.monotonic import MONOTONIC
 from budget_core.wall_clock import WALL
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from budget_core._types import Lock
+    from budget_core.ledger.hold import Balance
     from budget_core.ledger.leased_block import Former, LeasedBlock
-    from budget_core.ledger.records import Balance
     from budget_core.monotonic import MonotonicClock
 
     T = TypeVar("T")

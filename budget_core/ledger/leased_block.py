@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from budget_core._types import Lock
+    from budget_core.ledger.hold import Balance, Hold
     from budget_core.ledger.memory_holds import Buckets
     from budget_core.ledger.outbox import Outbox
-    from budget_core.ledger.records import Balance, Hold
 
     Former = tuple[Hold, dict[str, int] | None]  # a hold to commit, and what was used
 

@@ -13,9 +13,7 @@ from budget_core.ledger.errors import (
     LedgerError,
     LedgerUnavailableError,
 )
-from budget_core.ledger.llm_hold import LlmHold
-from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, Outbox, check_account, new_key
-from budget_core.ledger.records import (
+from budget_core.ledger.hold import (
     TTL,
     Hold,
     by_ledger,
@@ -24,6 +22,8 @@ from budget_core.ledger.records import (
     origin,
     process_of,
 )
+from budget_core.ledger.llm_hold import LlmHold
+from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, Outbox, check_account, new_key
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 

@@ -4,8 +4,8 @@ import asyncio
 
 from budget_core.ledger.checks import MOST
 from budget_core.ledger.errors import HoldSettledError, UnknownHoldError
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, new_key
-from budget_core.ledger.records import Hold
 from budget_core.log import log
 from budget_core.provider import maybe_await
 from budget_core.usage import Usage

@@ -4,9 +4,9 @@ from budget_core.checks import check_count
 from budget_core.ledger.checks import chain, check_path
 from budget_core.ledger.counted_limit import CountedLimit
 from budget_core.ledger.errors import LedgerFullError, UnknownAccountError
+from budget_core.ledger.hold import Balance, wake
 from budget_core.ledger.limit import LimitReader
 from budget_core.ledger.memory_holds import MemoryHolds
-from budget_core.ledger.records import Balance, wake
 from budget_core.ledger.window import parse_window
 from budget_core.wall_clock import WALL
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Lock
+    from budget_core.ledger.hold import Process
     from budget_core.ledger.limit import Limit
     from budget_core.ledger.memory_holds import Buckets
-    from budget_core.ledger.records import Process
     from budget_core.ledger.window import Window
 
 

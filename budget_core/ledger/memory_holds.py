@@ -12,7 +12,7 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
     refusal,
 )
-from budget_core.ledger.records import ROOMS, TTL, Hold, check_hold, check_ttl, wake
+from budget_core.ledger.hold import ROOMS, TTL, Hold, check_hold, check_ttl, wake
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False

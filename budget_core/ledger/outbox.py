@@ -16,7 +16,7 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
-from budget_core.ledger.records import Hold
+from budget_core.ledger.hold import Hold
 from budget_core.waking import cancellations, raise_lost
 
 TYPE_CHECKING = False

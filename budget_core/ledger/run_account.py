@@ -6,10 +6,10 @@ from budget_core.ledger.answer_limit import ANSWER, amounts, fitting
 from budget_core.ledger.cached_balance import SHORTEST, FinalCall
 from budget_core.ledger.checks import MOST
 from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.llm_account import TRIES, LedgerAccount, UnpricedError
 from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.outbox import CHARGE, FOR_GOOD, Entry, new_key
-from budget_core.ledger.records import Hold
 from budget_core.notices import show_on
 from budget_core.settlement import is_closing
 from budget_core.usage_estimate import estimate_tokens

@@ -6,8 +6,8 @@ import time
 
 from budget_core.ledger.checks import check_amounts, check_path, root
 from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
+from budget_core.ledger.hold import ROOMS, TTL, origin, process_of, time_to_wait
 from budget_core.ledger.outbox import finish, new_key, reserve_or_undo
-from budget_core.ledger.records import ROOMS, TTL, origin, process_of, time_to_wait
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 from budget_core.waking import cancellations, from_any_thread, raise_lost, wait_for_event
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from typing import Any
 
-    from budget_core.ledger.records import Hold
+    from budget_core.ledger.hold import Hold
 
     Ask = Callable[..., Any]
 
@@ -139,7 +139,7 @@ class WaitingRoom:
     """The calls of one process that wait for what others hold of one ledger's limits.
 
     Calls that compete for a limit are admitted in the order in which they came. The first asks the
-    ledger after each settlement that the ledger tells `records.wake` of, as ours do, and by itself
+    ledger after each settlement that the ledger tells `hold.wake` of, as ours do, and by itself
     50 ms after it was refused, then after twice as long each time, up to half a second, each time
     less a random part of up to a half. The ledger's own `reserve` decides; the room only decides
     who asks.

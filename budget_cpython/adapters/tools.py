@@ -5,10 +5,10 @@ from typing import Any, Self
 
 from budget_core.ledger.checks import AXES
 from budget_core.ledger.errors import UnknownAccountError
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.outbox import finish
-from budget_core.ledger.records import Hold
 from budget_core.ledger.waiting import reserve_waiting
 from budget_core.provider import maybe_await
 from budget_cpython.adapters.account import BudgetAccount

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from hashlib import sha256
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_core.ledger.window_words import rolling_seconds
 from budget_core.wall_clock import DAY
 from budget_cpython.alerts.channels import AlertChannel

@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 
+from budget_core.ledger.hold import Balance
 from budget_core.ledger.http_client import DEVICE, HttpLedger, _balances
-from budget_core.ledger.records import Balance
 from budget_cpython.ledger.batching import BatchQueue
 from budget_cpython.ledger.http_batches import (
     Answer,

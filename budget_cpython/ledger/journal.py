@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from budget_core.errors import refuse
 from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
 from budget_core.ledger.checks import MOST, check_amounts, check_axis, check_path
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_core.until import LAST_DATE
 from budget_cpython.ledger.selection import check_selected
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from budget_core.ledger import lease
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
+from budget_core.ledger.hold import TTL, Hold, wake
 from budget_core.ledger.outbox import finish
-from budget_core.ledger.records import TTL, Hold, wake
 from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.deliveries import ForTasks, ForThreads

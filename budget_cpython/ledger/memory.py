@@ -6,7 +6,7 @@ from threading import Lock
 
 from budget_core.ledger import memory
 from budget_core.ledger.errors import BudgetExceededError
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ledger.process import PROCESS
 from budget_cpython.ledger.refusals import RefusalLog
 from budget_cpython.ledger.selection import check_selected, is_below
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from budget_core.ledger.hold import Hold
     from budget_core.ledger.limit import Limit
-    from budget_core.ledger.records import Hold
     from budget_core.ledger.window import Window
     from budget_cpython.ledger.journal import HourOfUsage, LedgerEvent, OpenHold
     from budget_cpython.ledger.memory_journal import MemoryJournal

@@ -12,8 +12,8 @@ from budget_core.ledger.errors import (
     LedgerFullError,
     LedgerUnavailableError,
 )
+from budget_core.ledger.hold import Hold, check_hold, check_ttl
 from budget_core.ledger.outbox import new_key
-from budget_core.ledger.records import Hold, check_hold, check_ttl
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.deliveries import ForTasks, ForThreads
 from budget_cpython.ledger.errors import LedgerCorruptError

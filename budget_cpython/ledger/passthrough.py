@@ -7,7 +7,7 @@ from inspect import iscoroutinefunction, signature
 from typing import Any, TypeVar, cast
 
 from budget_core.ledger._types import AsyncLedgerProtocol
-from budget_core.ledger.records import TTL, Hold, wake
+from budget_core.ledger.hold import TTL, Hold, wake
 from budget_cpython.ledger.journal import AsyncJournaledLedger, JournaledLedger
 from budget_cpython.ledger.operations import OPERATIONS
 from budget_cpython.ledger.process import PROCESS

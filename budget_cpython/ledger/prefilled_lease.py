@@ -6,9 +6,9 @@ from typing import Any
 
 from budget_core.ledger.checks import MAX_LIMITS
 from budget_core.ledger.errors import UnknownHoldError
+from budget_core.ledger.hold import Hold, check_hold
 from budget_core.ledger.leased_block import LeasedHolds, late_use
 from budget_core.ledger.outbox import Outbox, add_amounts
-from budget_core.ledger.records import Hold, check_hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

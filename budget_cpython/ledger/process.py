@@ -1,6 +1,6 @@
 """What this process notes of calls on ledgers, and knows for them."""
 
-from budget_core.ledger.records import Process
+from budget_core.ledger.hold import Process
 from budget_cpython.deadline import Deadline
 from budget_cpython.ledger.refusals import as_one_call
 from budget_cpython.ledger.usage_log import note_call

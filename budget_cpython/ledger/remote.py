@@ -19,8 +19,8 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
     refusal,
 )
+from budget_core.ledger.hold import TTL, Balance, Hold, check_hold, check_ttl, wake
 from budget_core.ledger.limit import Limit, LimitReader
-from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, wake
 from budget_core.ledger.waiting import reserve_waiting
 from budget_core.log import log
 from budget_core.until import stamp

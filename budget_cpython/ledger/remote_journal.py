@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ledger.journal import (
     KEEP_EVENTS_S,
     KEEP_USAGE_S,

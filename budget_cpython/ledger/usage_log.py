@@ -5,7 +5,7 @@ from threading import Lock, RLock, Thread
 from weakref import ref
 
 from budget_core.ledger.errors import LedgerError
-from budget_core.ledger.records import origin
+from budget_core.ledger.hold import origin
 from budget_cpython.process_state import (
     LOCK,
     UNTOLD,

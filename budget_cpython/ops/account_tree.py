@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ops.forecast import LimitStatus, limit_status
 
 Place = tuple[str, str, str]  # an account, an axis and a window

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_core.ledger.window_words import rolling_seconds
 from budget_cpython.ledger.journal import HOUR_S
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ledger.journal import LedgerEvent, OpenHold
 from budget_cpython.ops.account_tree import AccountStatus
 from budget_cpython.ops.forecast import LimitStatus

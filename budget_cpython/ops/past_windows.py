@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_core.ledger.window_words import rolling_seconds
 from budget_cpython.ledger.windows import parse_window
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import pairwise
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ledger.journal import HOUR_S
 from budget_cpython.ops.account_tree import Place
 

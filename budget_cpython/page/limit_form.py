@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from budget_core.ledger.hold import Balance
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Balance
 from budget_cpython.ledger.limit_changes import CHANGED_BY
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ops.words import limit_text, limits_text, short_amount

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, NamedTuple
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.alerts.alert_log import ALERT, undelivered
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage, LedgerEvent
 from budget_cpython.ops.account_tree import AccountStatus

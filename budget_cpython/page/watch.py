@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from budget_core.ledger.errors import UnknownAccountError
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage, LedgerEvent, OpenHold
 from budget_cpython.ledger.selection import is_below
 from budget_cpython.ops.account_tree import AccountStatus, accounts_of, by_urgency

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from budget_core.ledger.errors import BudgetExceededError
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_core.provider import maybe_await
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.http.attempt import Terms

@@ -7,8 +7,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from budget_core.ledger.hold import Balance
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Balance
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.default_ledger import (
     default_account,

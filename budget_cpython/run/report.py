@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_core.money import dollars
 from budget_cpython.columns import columns
 from budget_cpython.ops.words import duration

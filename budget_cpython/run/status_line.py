@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from budget_core.errors import BudgetError
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_core.ledger.window_words import window_in_words
 from budget_core.money import dollars
 from budget_cpython.deadline import Deadline

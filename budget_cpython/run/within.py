@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from budget_core.errors import BudgetError
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.deadline import Deadline
 from budget_cpython.proxy.usage_by_model import UsageByModel
 from budget_cpython.run.accounts import DrawnAccount

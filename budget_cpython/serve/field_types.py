@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from budget_core.ledger.checks import MAX_DEPTH, MAX_KEY, MAX_LIMITS, MAX_SEGMENT, MOST
-from budget_core.ledger.records import MAX_TTL, TTL
+from budget_core.ledger.hold import MAX_TTL, TTL
 from budget_core.until import LAST_DATE
 from budget_cpython.ledger.journal import HOUR_S, LONGEST_TEXT
 from budget_cpython.serve.window_names import windows_pattern

@@ -18,8 +18,8 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
+from budget_core.ledger.hold import TTL, Balance, Hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import TTL, Balance, Hold
 from budget_cpython.ledger.limit_changes import CHANGED_BY
 from budget_cpython.ledger.operations import OPERATIONS, Operation
 from budget_cpython.ops.json_rows import balance_row

@@ -8,7 +8,7 @@ from msgspec import Struct, ValidationError, convert
 
 from budget_core.errors import refuse
 from budget_core.ledger.checks import MAX_KEY, check_amounts, check_key
-from budget_core.ledger.records import check_ttl, check_wait
+from budget_core.ledger.hold import check_ttl, check_wait
 from budget_cpython.serve.field_types import Json
 from budget_cpython.serve.messages import LimitRow, NewEvent, NewUsage
 

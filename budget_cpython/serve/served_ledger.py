@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from budget_core.errors import BudgetError
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_core.ledger.records import check_wait
+from budget_core.ledger.hold import check_wait
 from budget_core.ledger.waiting import reserve_waiting, room_of, undoing
 from budget_cpython.ledger.batching import BatchQueue
 from budget_cpython.ledger.operations import OPERATIONS

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from heapq import nlargest
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.telemetry.labels import in_units
 
 FIGURES: "dict[str, Callable[[Balance], float | None]]" = {

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from budget_core.errors import BudgetError
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.serve.bearer import authenticate, check_right
 from budget_cpython.serve.devices import ROOT
 from budget_cpython.serve.error_responses import may_see

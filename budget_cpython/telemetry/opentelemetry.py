@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary, ref
 
 from opentelemetry import metrics, trace
 
+from budget_core.ledger.hold import Balance, origin
 from budget_core.ledger.llm_account import LedgerAccount
-from budget_core.ledger.records import Balance, origin
 from budget_core.log import log
 from budget_core.usage import Usage
 from budget_cpython.adapters.event_loop import has_event_loop

@@ -10,7 +10,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.telemetry import conventions as names
 from budget_cpython.telemetry.labels import MOST_MODELS, BoundedLabels, axis_label
 from budget_cpython.telemetry.limits_shown import FIGURES, nearest_to_their_end

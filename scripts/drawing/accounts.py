@@ -3,7 +3,7 @@
 from typing import Final
 
 from budget_core import Ledger, Limit
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ops.words import limit_text, short_amount
 from drawing.svg import Drawing
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from budget_core import Ledger, Limit
 from budget_core.errors import BudgetError
-from budget_core.ledger.records import TTL, Hold
+from budget_core.ledger.hold import TTL, Hold
 from drawing.svg import Drawing
 
 PATH: Final = "acme/agent-7"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from budget_core.ledger.hold import Balance
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Balance
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.known_boards import find_board
 from budget_cpython.cli import main

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython import BudgetExceededError, Limit, SqliteLedger
 from budget_cpython.cli.ops.screen import Screen, plain_text
 from budget_cpython.cli.ops.status import HAS_LIMIT_OVER, MOST_LIMITS, status_lines

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from budget_core.ledger.errors import LedgerError
-from budget_core.ledger.records import TTL, Hold
+from budget_core.ledger.hold import TTL, Hold
 from budget_cpython import Ledger, SqliteLedger
 from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from budget_core.ledger.errors import LedgerError
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
-from budget_core.ledger.records import Hold
 from tests.ledger.machine import comparable
 
 NOON = 20_000 * 86_400 + 43_200

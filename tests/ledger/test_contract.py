@@ -13,9 +13,9 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from budget_core.ledger.errors import BudgetExceededError
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
-from budget_core.ledger.records import Hold
 from budget_cpython import SqliteLedger
 from budget_cpython.ledger import remote
 from tests.forked import begin_in_child, exit_code

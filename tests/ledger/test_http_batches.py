@@ -16,8 +16,8 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
     UnknownHoldError,
 )
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
 from budget_cpython.ledger.lease import AsyncLeasedLedger

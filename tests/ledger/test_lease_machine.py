@@ -7,9 +7,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from budget_core.ledger.backoff import MOST_MS
 from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
-from budget_core.ledger.records import Hold
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.offline_cap import OfflineCapLedger
 from tests.properties import examples

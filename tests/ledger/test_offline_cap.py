@@ -11,9 +11,9 @@ from budget_core.ledger.errors import (
     LedgerFullError,
     LedgerUnavailableError,
 )
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.outbox import new_key
-from budget_core.ledger.records import Hold
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger, OfflineCapLedger
 from budget_cpython.ledger.sqlite import SqliteLedger

@@ -3,8 +3,8 @@
 from contextlib import closing
 
 from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.hold import Balance
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Balance
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.offline_cap import OfflineCapLedger
 from budget_cpython.ledger.redis import RedisLedger

@@ -12,7 +12,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from budget_core.ledger.records import TTL
+from budget_core.ledger.hold import TTL
 from budget_core.ledger.waiting import reserve_waiting, room_of
 from budget_cpython import BudgetExceededError, Ledger, Limit
 from tests.ledger.patience import NO_HURRY

@@ -1,6 +1,6 @@
 """The tree of accounts."""
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ops.account_tree import AccountStatus, accounts_of, by_urgency, roots
 from budget_cpython.ops.forecast import NEAR, OVER
 

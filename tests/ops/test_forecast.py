@@ -2,7 +2,7 @@
 
 import pytest
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ops.forecast import FINE, NEAR, OVER, LimitStatus, limit_status
 
 BEGINS = 1_700_006_400

@@ -1,6 +1,6 @@
 """What was spent window by window."""
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ops.past_windows import past_windows
 
 DAY = 86_400

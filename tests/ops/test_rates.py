@@ -1,6 +1,6 @@
 """Rates between balances."""
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ops.rates import RecentRates
 
 PLACE = ("org", "calls", "run")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ledger.journal import HourOfUsage
 from budget_cpython.ops.past_windows import PastWindows
 from budget_cpython.ops.suggestion import LimitSuggestion, round_up, suggest_daily, suggest_limit

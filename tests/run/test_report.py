@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_cpython.ops.words import duration
 from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
 from budget_cpython.run.command import Ending

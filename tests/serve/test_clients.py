@@ -19,8 +19,8 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
     UnknownAccountError,
 )
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
 from budget_cpython.ledger.opening import open_async_ledger, open_ledger
 from budget_cpython.serve import RIGHTS, KeyFile

@@ -28,8 +28,8 @@ import json
 import os
 
 from budget_core.errors import BudgetError
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

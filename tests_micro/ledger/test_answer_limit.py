@@ -3,9 +3,9 @@
 from budget_core.agent.budget import Budget
 from budget_core.agent.operative import Operative
 from budget_core.agent.stop import StopReason
+from budget_core.ledger.hold import Process
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError
-from budget_core.ledger.records import Process
 from budget_core.prices import Price
 from budget_core.provider import ChatResponse
 from tests_micro.ledger.support import (

@@ -12,9 +12,9 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.http_client import HttpLedger
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold
 from tests_micro.support import raises, raises_async
 from tests_micro.wire import DEEP, Wire, answer
 

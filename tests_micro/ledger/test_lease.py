@@ -9,8 +9,8 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold
 from tests_micro.ledger.faults import DAY, PATH, World, use
 from tests_micro.support import raises, raises_async
 

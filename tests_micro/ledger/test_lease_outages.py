@@ -4,7 +4,7 @@ import asyncio
 
 from budget_core.ledger.backoff import LedgerWithBackoff
 from budget_core.ledger.errors import BudgetExceededError, LedgerError, LedgerUnavailableError
-from budget_core.ledger.records import Hold
+from budget_core.ledger.hold import Hold
 from tests_micro.ledger.faults import PATH, World, use
 from tests_micro.support import raises, raises_async
 

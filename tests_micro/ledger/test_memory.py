@@ -12,10 +12,10 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.lease import LeasedLedger
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
-from budget_core.ledger.records import Hold
 from budget_core.ledger.window import Window, parse_window
 from budget_core.ledger.window_words import per, window_in_words
 from tests_micro.support import FakeClock, RecordingLock, raises

@@ -17,10 +17,10 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
     UnknownAccountError,
 )
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
 from budget_core.ledger.outbox import Entry, Outbox, finish
-from budget_core.ledger.records import Hold
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.ledger.support import HELLO, NOON, USAGE, big

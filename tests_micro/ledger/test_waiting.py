@@ -3,9 +3,9 @@
 import asyncio
 
 from budget_core.ledger.errors import BudgetExceededError
+from budget_core.ledger.hold import TTL, wake
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
-from budget_core.ledger.records import TTL, wake
 from budget_core.ledger.waiting import reserve_waiting
 from tests_micro.support import FakeClock, raises, raises_async
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from budget_core.ledger.checks import check_path
+from budget_core.ledger.hold import Balance
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Balance
 from budget_cpython.cli.command import LEDGER, Group, command
 from budget_cpython.cli.ops.command import agrees, opened_ledger, print_json
 from budget_cpython.cli.ops.screen import FAINT, GREEN, HEAD, RED, Line, Screen, cell, lay_out

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from budget_core.ledger.hold import Balance
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Balance
 from budget_core.wall_clock import DAY
 from budget_cpython.cli.command import LEDGER, command
 from budget_cpython.cli.ops.command import opened_ledger, print_json

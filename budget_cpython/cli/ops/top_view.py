@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.hold import Balance
 from budget_core.until import stamp
 from budget_cpython.cli.ops.screen import (
     FAINT,

@@ -11,8 +11,8 @@ from budget_core.errors import refuse
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
 from budget_core.ledger.checks import check_key
 from budget_core.ledger.errors import LedgerError
+from budget_core.ledger.hold import TTL, Hold
 from budget_core.ledger.outbox import finish
-from budget_core.ledger.records import TTL, Hold
 from budget_core.ledger.waiting import reserve_waiting, undoing
 from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.dbos.workflow import step_key, workflow

@@ -7,8 +7,8 @@ and any serialiser takes it.
 from typing import Any
 
 from budget_core.ledger.errors import LedgerError
+from budget_core.ledger.hold import Balance, Hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Balance, Hold
 from budget_cpython.ledger.errors import ERRORS, arguments
 
 _RECORDS: dict[type[Any], tuple[str, ...]] = {

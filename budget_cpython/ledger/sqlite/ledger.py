@@ -6,8 +6,8 @@ from typing import Any
 
 from budget_core.errors import refuse
 from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
+from budget_core.ledger.hold import ROOMS, wake
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import ROOMS, wake
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.limit_changes import changed_by
 from budget_cpython.ledger.operations import OPERATIONS, TOGETHER

@@ -6,8 +6,8 @@ from json import dumps, loads
 from typing import Any
 
 from budget_core.ledger.bucket import Bucket
+from budget_core.ledger.hold import Balance
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Balance
 from budget_core.ledger.window import NO_DATE
 from budget_cpython.ledger.journal import (
     KEEP_EVENTS_S,

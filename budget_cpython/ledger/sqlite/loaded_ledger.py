@@ -12,8 +12,8 @@ from budget_core.ledger.bucket import HELD, Bucket
 from budget_core.ledger.checks import MOST, chain, check_key, check_path
 from budget_core.ledger.counted_limit import CountedLimit
 from budget_core.ledger.errors import LedgerError, UnknownHoldError
+from budget_core.ledger.hold import Hold, check_hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold, check_hold
 from budget_cpython.ledger.operations import TOGETHER
 from budget_cpython.ledger.sqlite import rows
 from budget_cpython.ledger.windows import Window

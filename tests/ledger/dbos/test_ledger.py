@@ -20,8 +20,8 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold
 from budget_core.ledger.waiting import room_of
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.dbos import AsyncDBOSLedger, DBOSLedger

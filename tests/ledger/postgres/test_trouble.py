@@ -16,8 +16,8 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
     UnknownAccountError,
 )
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger, connections
 from tests.ledger.patience import NO_HURRY, until
 from tests.ledger.postgres.server import PostgresServer, second_server

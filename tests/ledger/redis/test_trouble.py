@@ -21,8 +21,8 @@ from budget_core.ledger.errors import (
     LedgerFullError,
     LedgerUnavailableError,
 )
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold
 from budget_cpython.ledger import remote
 from budget_cpython.ledger.journal import HourOfUsage, LedgerEvent
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from budget_core.errors import BudgetError
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold
 from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.ledger.machine import comparable

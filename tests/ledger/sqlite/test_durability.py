@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from budget_core.ledger.errors import UnknownHoldError
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold
 from budget_cpython import open_ledger
 from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.sqlite import SqliteLedger

@@ -20,9 +20,9 @@ from budget_core.ledger.errors import (
     LedgerFullError,
     LedgerUnavailableError,
 )
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
-from budget_core.ledger.records import Hold
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.sqlite import SqliteLedger, connection, group_commit
 from tests.forked import in_child

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from budget_core.ledger.errors import UnknownHoldError
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold
 from budget_cpython import BudgetWrapper
 from budget_cpython.ledger.sqlite import SqliteLedger, loaded_ledger
 from budget_cpython.ledger.sqlite.loaded_ledger import SWEEP_EVERY
