@@ -1,7 +1,6 @@
 """The HTTP service as an ASGI app: its routes, and what runs beside them."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -19,7 +18,7 @@ from budget_cpython.serve.devices import DeviceReports
 from budget_cpython.serve.endpoint import OperationEndpoint
 from budget_cpython.serve.error_responses import error_reply
 from budget_cpython.serve.keys import KeyFile
-from budget_cpython.serve.openapi import describe
+from budget_cpython.serve.openapi import document
 from budget_cpython.serve.operations import SERVED, ServedOperation
 from budget_cpython.serve.request_body import BATCH_URL, read_body_first
 from budget_cpython.serve.served_ledger import ServedLedger, probes
@@ -90,7 +89,7 @@ class _Service:
         self._service = LedgerService(ledger, keys, DeviceReports(ledger, clock), observer)
         self._page = _page_of(self.ledger, keys, clock, page_secret)
         self._on_accounts: dict[tuple[str, str], OperationEndpoint] = {}  # by method and noun
-        self._description = json.dumps(describe(keys is not None)).encode()
+        self._has_keys = keys is not None
 
     def find(self, scope: Scope) -> OperationEndpoint | None:
         """Return the endpoint of an operation on an account, without a look at all routes."""
@@ -121,7 +120,7 @@ class _Service:
         ]
 
     async def _openapi(self, request: Request) -> Response:
-        return Response(self._description, media_type="application/json")
+        return Response(document(self._has_keys), media_type="application/json")
 
 
 def _page_of(

@@ -1,5 +1,7 @@
 """Describe the service as OpenAPI 3.1, from the table of its operations and their types."""
 
+import json
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
@@ -22,6 +24,12 @@ from budget_cpython.version import version
 
 _ALWAYS = (400, 401, 403, 404, 413, 422, 503)
 _REF = "#/components/schemas/{name}"
+
+
+@cache
+def document(with_keys: bool) -> bytes:
+    """Return the description as JSON, made when it is first asked for."""
+    return json.dumps(describe(with_keys)).encode()
 
 
 def describe(with_keys: bool) -> Json:
