@@ -16,6 +16,7 @@ know for them, they have as their `ledger.process.PROCESS`.
 | `FRAME_OWNERS` | the `with`s that generators have entered, by the frame's id | kept | |
 | `TOOL_GROUPS` | groups of processes that run tools | left to the parent | killed |
 | `REPLACED` | methods that were replaced, once each | kept | |
+| `PLUGINS` | adapters and engines of other packages, by group and name | kept | |
 | `OBSERVERS` | observers of calls, for telemetry | kept | |
 | `LATE_CALLS` | calls that ended where no observer can be told | left to the parent | |
 | `USAGE_LOGS` | what calls used of ledgers by model and tool, by ledger | kept, empty | |
@@ -76,6 +77,7 @@ ROUTERS: "WeakValueDictionary[str, Any]" = WeakValueDictionary()
 FRAME_OWNERS: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
 TOOL_GROUPS: "set[int]" = set()
 REPLACED: "set[tuple[Any, str]]" = set()
+PLUGINS: "dict[tuple[str, str], Any]" = {}
 OBSERVERS: "list[Any]" = []
 LATE_CALLS: "deque[Any]" = deque(maxlen=1000)
 USAGE_LOGS: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()

@@ -11,16 +11,19 @@ from inspect import (
     isgenerator,
     isgeneratorfunction,
 )
+from types import SimpleNamespace
 from typing import Any, TypeVar, Unpack, overload
 
 from budget_cpython.adapters.account import Options
 from budget_cpython.adapters.block import BudgetBlock
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.ledger.limit_parser import ParsedBudget
+from budget_cpython.ledger.plugins import find_plugin, register
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
+_GROUP = "microbudget.adapters"
 # the adapter of what a package makes, by the package; each has `budgeted(what, accounts)`
 _ADAPTERS = {
     "openai": ("http.openai", Caller("openai", tools=False)),
@@ -84,24 +87,52 @@ def budgeted(
         if limits is not None:
             raise ValueError(f"a decorator takes its limits in one text, not {limits!r} as well")
         return _decorator(what, ledger, account, options)
-    adapter, caller = _adapter_of(what)
-    return adapter.budgeted(what, accounts_of(limits, ledger, account, caller, **options))
+    found, caller = _adapter_of(what)
+    return found.budgeted(what, accounts_of(limits, ledger, account, caller, **options))
+
+
+def adapter(package: str) -> Callable[[F], F]:
+    """Return a decorator for a function `(what, accounts)` that puts accounts round an object.
+
+    `budgeted` calls it for objects whose class, or one above it, is of a package. An installed
+    package names its module with such a function `budgeted` in the group `microbudget.adapters`
+    of its entry points. Raises `ValueError` for a package that has an adapter.
+    """
+    add = register(_GROUP, package, _ADAPTERS)
+
+    def decorate(function: F) -> F:
+        add(SimpleNamespace(budgeted=function))
+        return function
+
+    return decorate
 
 
 def _adapter_of(what: Any) -> tuple[Any, Caller]:
     """Return the module that puts accounts round an object, by the package of its class."""
     kinds = [what.__name__] if hasattr(what, "__spec__") else []
-    kinds += [kind.__module__ for kind in type(what).__mro__]
-    for kind in kinds:
-        for package, (name, caller) in _ADAPTERS.items():
-            if kind == package or kind.startswith(package + "."):
-                adapter = import_module("budget_cpython.adapters." + name)
-                caller_of = getattr(adapter, "caller_of", None)
-                return adapter, caller if caller_of is None else caller_of(what)
-    raise ValueError(
-        "budgeted takes a client or model of a known SDK, or limits such as '$0.10' to decorate a "
-        f"function, not {what!r}: docs/adapters.md lists what it knows"
-    )
+    kinds += [kind.__module__ for kind in type(what).__mro__ if kind is not object]
+    packages = [name for kind in kinds for name in _packages_of(kind)]
+    package = next((name for name in packages if name in _ADAPTERS), None)
+    if package is not None:
+        name, caller = _ADAPTERS[package]
+        found = import_module("budget_cpython.adapters." + name)
+    else:
+        plugin = find_plugin(_GROUP, packages)
+        if plugin is None:
+            raise ValueError(
+                "budgeted takes a client or model of a known SDK, or limits such as '$0.10' to "
+                f"decorate a function, not {what!r}: docs/adapters.md lists what it knows"
+            )
+        package, found = plugin
+        caller = Caller(package)
+    caller_of = getattr(found, "caller_of", None)
+    return found, caller if caller_of is None else caller_of(what)
+
+
+def _packages_of(module: str) -> list[str]:
+    """Return a module's name and those of all packages around it, the innermost first."""
+    parts = module.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def _decorator(limits: str, ledger: Any, account: str | None, options: Any) -> Callable[[F], F]:

@@ -1,12 +1,16 @@
 """Open a ledger by its URL, and choose what happens while it is out of reach."""
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from budget_core.errors import refuse
 from budget_core.ledger._types import AsyncLedgerProtocol as AsyncLedgerProtocol
 from budget_core.ledger._types import LedgerProtocol as LedgerProtocol
 from budget_cpython.ledger.journal import AsyncJournaledLedger, JournaledLedger
+from budget_cpython.ledger.plugins import find_plugin, register
+
+T = TypeVar("T")
 
 _SERVERS = {
     "redis": "redis.RedisLedger",
@@ -19,6 +23,7 @@ _SERVERS = {
     "http": "http.HttpLedger",
     "https": "http.HttpLedger",
 }
+_GROUP = "microbudget.ledgers"
 _OWN = {"memory": "memory.Ledger", "sqlite": "sqlite.SqliteLedger"}
 
 
@@ -62,6 +67,16 @@ def open_async_ledger(
     return ledger
 
 
+def engine(scheme: str) -> Callable[[T], T]:
+    """Return a decorator for a class or function that makes a ledger from a URL and options.
+
+    `open_ledger` calls it for URLs of a scheme; asyncio asks the ledger in threads. An installed
+    package names it by the scheme, in the group `microbudget.ledgers` of its entry points. Raises
+    `ValueError` for a scheme that has an engine.
+    """
+    return register(_GROUP, scheme, {*_SERVERS, *_OWN})
+
+
 def _check(on_unavailable: str, cap: dict[str, Any] | None, block: dict[str, Any] | None) -> None:
     if on_unavailable not in ("deny", "allow", "local"):
         refuse("on_unavailable", "'deny', 'allow' or 'local'", on_unavailable)
@@ -96,13 +111,17 @@ def _beneath(url: str, awaited: bool, options: dict[str, Any]) -> Any:
     scheme, colon, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
     if scheme in _SERVERS and rest.startswith("//"):
         return _engine(_SERVERS[scheme], awaited)(url, **options)
-    if scheme not in _OWN or not colon or bool(rest) != (scheme == "sqlite"):
+    plugin = find_plugin(_GROUP, [scheme]) if colon and scheme not in {*_SERVERS, *_OWN} else None
+    if plugin is not None:
+        ledger = plugin[1](url, **options)
+    elif scheme not in _OWN or not colon or bool(rest) != (scheme == "sqlite"):
         raise ValueError(
             "a ledger's URL is memory:, sqlite:PATH, or begins with redis://, rediss://, "
             "redis+cluster://, unix://, postgresql://, http:// or https://"
         )
-    place = [sqlite_path(rest)] if rest else []
-    ledger = _engine(_OWN[scheme], False)(*place, **options)
+    else:
+        place = [sqlite_path(rest)] if rest else []
+        ledger = _engine(_OWN[scheme], False)(*place, **options)
     return _engine("threaded.ThreadedLedger", False)(ledger) if awaited else ledger
 
 
