@@ -1,8 +1,7 @@
 """Commits that the operations of many threads share."""
 
-import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import filterfalse
 from operator import attrgetter
 from threading import Condition, RLock, get_ident
@@ -10,11 +9,9 @@ from typing import Any
 
 from budget_core.ledger.errors import LedgerError
 from budget_cpython.ledger.sqlite.connection import SqliteConnection
+from budget_cpython.ledger.sqlite.loaded_ledger import LoadedLedger, Operation
 from budget_cpython.ledger.sqlite.trust import SQLITE_ERRORS
 from budget_cpython.process_state import close_before_forks
-
-Operation = tuple[str, tuple[Any, ...]]  # its name, and its arguments
-Perform = Callable[[sqlite3.Connection, Sequence[Operation]], list[Any]]
 
 
 class _Request:
@@ -40,17 +37,17 @@ class GroupCommit:
     One thread at a time leads: it takes all operations that wait, does them in a transaction, and
     commits. The other threads wait until theirs is done, or for their turn.
 
-    `perform` does operations on the open connection, and returns the result of each, or an error
-    in the place of that. It may be called several times for one, in any thread, after what it did
+    The `core` does operations on the open connection, and returns the result of each, or an error
+    in the place of that. It may be asked several times for one, in any thread, after what it did
     before was undone. A transaction of `unsynced` operations alone lasts through a crash of the
     process, but not through a loss of power until the next one that is synced.
     """
 
     def __init__(
-        self, connection: SqliteConnection, perform: Perform, unsynced: frozenset[str] = frozenset()
+        self, connection: SqliteConnection, core: LoadedLedger, unsynced: frozenset[str]
     ) -> None:
         self._connection = connection
-        self._perform = perform
+        self._core = core
         self._unsynced = unsynced
         self._in_use = RLock()  # held while the connection is used, or kept closed
         self._changed = Condition()  # held while the attributes below change
@@ -159,7 +156,7 @@ class GroupCommit:
         try:
             db = connection.begin(until, not dict(operations).keys() <= self._unsynced)
             try:
-                results = self._perform(db, operations)
+                results = self._core.perform(db, operations)
             except Exception as error:  # noqa: BLE001 - its own thread raises it
                 connection.roll_back(error)
                 if len(batch) > 1:
@@ -172,6 +169,7 @@ class GroupCommit:
                 one.result = result
             committing = True
             db.execute("COMMIT")
+            self._core.is_current = True
             for one in batch:
                 one.done = True
         except SQLITE_ERRORS as error:

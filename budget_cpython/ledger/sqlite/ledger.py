@@ -81,7 +81,7 @@ class SqliteLedger(Passthrough):
         core = LoadedJournal(clock, windows, axes=axes, max_accounts=max_accounts, keep=keep)
         unsynced = _HOLDING if durability == "settle" else frozenset[str]()
         connection = SqliteConnection(file, timeout, not unsynced)
-        self._commits = GroupCommit(connection, core.perform, unsynced)
+        self._commits = GroupCommit(connection, core, unsynced)
         self._usage = USAGE_LOGS[self] = UsageLog(self)
         self._refusals = RefusalLog(self)
         self._outages = OutageLog()

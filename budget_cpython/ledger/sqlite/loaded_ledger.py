@@ -4,11 +4,12 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import filterfalse
 from threading import Lock
 from typing import Any
 
 from budget_core.ledger import memory
-from budget_core.ledger.bucket import HELD, Bucket
+from budget_core.ledger.bucket import FAR, HELD, Bucket
 from budget_core.ledger.checks import MOST, chain, check_key, check_path
 from budget_core.ledger.counted_limit import CountedLimit
 from budget_core.ledger.errors import LedgerError, UnknownHoldError
@@ -32,6 +33,7 @@ _KEY_AT = {"reserve": 2, "charge": 2, "renew": 3, "hold": 1}  # the place of the
 _ON_ACCOUNTS = ("reserve", "charge", "renew", "balance", "limits", "history", "set_limits")
 _ON_PAST = ("history", "set_limits")  # windows
 _PATHS = 1024  # whose accounts are remembered
+_MOST = 20_000  # buckets, accounts and holds that stay loaded
 
 Operation = tuple[str, tuple[Any, ...]]  # its name, and its arguments
 
@@ -46,11 +48,16 @@ def _name_of(path: str, id: str) -> str:
 
 
 class LoadedLedger(memory.Ledger):
-    """The core's ledger, with no accounts and holds but those that some operations look for.
+    """The core's ledger, with no accounts and holds but those that operations have looked for.
 
     They are loaded from a file together, and saved where they have changed. The clock stands still
     meanwhile. One thread at a time uses it.
+
+    What was loaded stays loaded while it is as in the file: until another connection writes, or a
+    window ends. `is_current` is to be set once a transaction is committed; else all is forgotten.
     """
+
+    is_current = False
 
     _paths = staticmethod(_chain)
 
@@ -58,7 +65,8 @@ class LoadedLedger(memory.Ledger):
         self, clock: Callable[[], float], windows: Callable[[Any], Window], **options: Any
     ) -> None:
         super().__init__(clock, Lock(), windows=lru_cache(64)(windows), **options)
-        self._db: sqlite3.Connection
+        self._db: Any = None
+        self._version = 0  # of what others have written, as SQLite counts it
 
     def perform(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> list[Any]:
         """Do operations on a file, in their order; return their results.
@@ -67,7 +75,10 @@ class LoadedLedger(memory.Ledger):
         malformed argument. `None` is the result of one of `READS` that is to be done again, after a
         commit. Raises whatever else goes wrong: then the file's transaction is to be undone.
         """
-        self._db = db
+        (version,) = db.execute("PRAGMA data_version").fetchone()
+        if not self.is_current or db is not self._db or version != self._version:
+            self._forget()
+        self._db, self._version, self.is_current = db, version, False
         results: list[Any] = []
         for at, (operation, arguments) in enumerate(operations):
             goes_on = at > 0 and operation in _TOGETHER and operations[at - 1][0] in _TOGETHER
@@ -75,6 +86,8 @@ class LoadedLedger(memory.Ledger):
                 if at:
                     self._save()
                 self._begin()
+                if at or operation not in _TOGETHER:  # others load other windows, and remove some
+                    self._forget()
                 if operation in READS and self._expire_some(STEP) == STEP:
                     results.append(None)
                     continue
@@ -89,14 +102,14 @@ class LoadedLedger(memory.Ledger):
                 found = error
             if isinstance(found, Hold):
                 if found not in self._holds:
-                    self._named[_name_of(found.path, found.id)] = found
-                if at + 1 < len(
-                    operations
-                ):  # the next may change it, which is its caller's by then
-                    now = (found.state, found.expires_ms, found.actual)
-                    found = Hold(found.path, found.id, found.amounts, *now)
+                    name = _name_of(found.path, found.id)
+                    self._named[name] = self._touched[name] = found
+                now = (found.state, found.expires_ms, found.actual)  # it may change later
+                found = Hold(found.path, found.id, dict(found.amounts), *now)
             results.append(found)
         self._save()
+        if operations[-1][0] not in _TOGETHER:
+            self._forget()
         return results
 
     def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
@@ -123,17 +136,29 @@ class LoadedLedger(memory.Ledger):
         return self._sweep(STEP)
 
     def _begin(self) -> None:
-        """Forget what is loaded, and read the clock."""
-        for known in (self._accounts, self._live, self._settled, self._former):
-            known.clear()
-        self._by_id: dict[int, Bucket] = {}
-        self._loaded: dict[Bucket, tuple[int, list[Any]]] = {}  # id, and the columns as loaded
-        self._windows: dict[CountedLimit, Any] = {}  # the current bucket as loaded
-        self._named: dict[str, Hold] = {}  # loaded ones and new ones
-        self._holds: dict[Hold, tuple[int, list[Any]]] = {}  # number, and the columns as loaded
-        self._used: dict[Any, dict[str, int]] = {}  # usage that is to be added
+        """Read the clock; forget what is loaded if a window has ended, or if it is much."""
         self._time = now = int(self._clock() * 1000)
         self._kept_until = now and now + self._keep_ms  # of what is settled now; 0 without a date
+        if now >= self._until or len(self._by_id) + len(self._accounts) + len(self._named) > _MOST:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forget what is loaded."""
+        self._accounts.clear()
+        self._live.clear()
+        self._by_id: dict[int, Bucket] = {}
+        self._loaded: dict[Bucket, tuple[int, list[Any]]] = {}  # id, and the columns as loaded
+        self._named: dict[str, Hold] = {}
+        self._holds: dict[Hold, tuple[int, list[Any]]] = {}  # number, and the columns as loaded
+        self._until = FAR  # the end of the first window to end
+        self._finish()
+
+    def _finish(self) -> None:
+        """Forget what was to be saved."""
+        self._settled.clear()
+        self._windows: dict[CountedLimit, Any] = {}  # the current bucket as loaded
+        self._touched: dict[str, Hold] = {}  # which may have changed, or are new
+        self._used: dict[Any, dict[str, int]] = {}  # usage that is to be added
 
     def _now(self) -> int:
         return self._time
@@ -156,6 +181,9 @@ class LoadedLedger(memory.Ledger):
     def _look_up(self, name: str) -> Hold | None:
         return self._named.get(name)
 
+    def _expire(self, now: int) -> int:
+        return 0  # those that are over are looked for in the file
+
     def _sweep(self, most: int) -> int:
         """Remove settled holds that are no longer kept, and settle live ones that are over."""
         if self._time:
@@ -165,9 +193,8 @@ class LoadedLedger(memory.Ledger):
 
     def _expire_some(self, most: int) -> int:
         """Settle live holds that are over, up to so many, and save that; return their number."""
-        self._begin()
         self._load_holds(rows.read(self._db, rows.OVER, self._time, most))
-        over = list(self._holds)
+        over = list(self._touched.values())
         for hold in over:
             self._expire_one(hold, self._time)
         self._save()
@@ -178,7 +205,7 @@ class LoadedLedger(memory.Ledger):
 
         A malformed path or key is left to the operation, which refuses it.
         """
-        names: dict[str, None] = {}
+        names: list[str] = []
         accounts: dict[str, None] = {}
         for operation, arguments in operations:
             about: Any = arguments[0] if arguments else None
@@ -191,16 +218,22 @@ class LoadedLedger(memory.Ledger):
                 continue
             for key in keys:
                 if isinstance(key, str) and key.isascii():
-                    names[key if key[:1] == "#" else paths[0] + "/" + key] = None
+                    names.append(key if key[:1] == "#" else paths[0] + "/" + key)
             if operation in _ON_ACCOUNTS:
                 accounts.update(dict.fromkeys(paths))
-        if names:
-            self._load_holds(rows.read(self._db, rows.KNOWN, self._time, among=list(names)))
-        if accounts:
-            self._load_accounts(list(accounts), operations[0][0] in _ON_PAST)
+        missing = list(dict.fromkeys(filterfalse(self._named.__contains__, names)))
+        if missing:
+            self._load_holds(rows.read(self._db, rows.KNOWN, self._time, among=missing))
+        for name in filter(self._named.__contains__, names):
+            self._touched[name] = self._named[name]
+        missing = list(filterfalse(self._accounts.__contains__, accounts))
+        if missing:
+            self._load_accounts(missing, operations[0][0] in _ON_PAST)
 
     def _load_accounts(self, accounts: list[str], past: bool) -> None:
         """Load the limits of accounts in their current windows; with `past`, in all."""
+        for account in accounts:
+            self._accounts[account] = []
         for bucket in self._read(rows.CURRENT, among=accounts):
             account, axis, name = bucket.place
             limit = CountedLimit(account, axis, self._reader.window(name), bucket)
@@ -208,8 +241,9 @@ class LoadedLedger(memory.Ledger):
                 limit.past = self._read(rows.PAST, *bucket.place)
             elif limit.window.reach:
                 bucket.earlier = self._earlier(bucket, limit.window)
+            self._until = min(self._until, 0 if limit.window.reach else bucket.end)
             self._windows[limit] = (bucket, bucket.start, bucket.end, bucket.cap)
-            self._accounts.setdefault(account, []).append(limit)
+            self._accounts[account].append(limit)
 
     def _earlier(self, bucket: Bucket, window: Window) -> list[Bucket]:
         """Return one bucket for all that still count, which may be many, beside those of holds."""
@@ -245,9 +279,13 @@ class LoadedLedger(memory.Ledger):
         missing: set[int] = set()
         for number, columns in found:
             name, path, amounts, numbers, state, expires, actual = columns
+            if name in self._named:
+                self._touched[name] = self._named[name]
+                continue
             key = name if name[0] == "#" else name.partition("/")[2]
             amounts, actual = rows.decode(amounts)[0], actual and rows.decode(actual)[0]
-            hold = self._named[name] = Hold(path, key, amounts, state, expires, actual, {})
+            hold = Hold(path, key, amounts, state, expires, actual, {})
+            self._named[name] = self._touched[name] = hold
             self._holds[hold] = (number, columns)
             if state == HELD:
                 self._live[name] = hold
@@ -271,7 +309,12 @@ class LoadedLedger(memory.Ledger):
             bucket = limit.bucket
             if window != (bucket, bucket.start, bucket.end, bucket.cap):
                 self._save_window(limit, window and window[0])
-        for bucket, (number, row) in self._loaded.items():
+        buckets: dict[Bucket, None] = {}
+        for hold in self._touched.values():
+            for along in (hold.buckets or {}).values():
+                buckets.update(dict.fromkeys(along))
+        for bucket in buckets:
+            number, row = self._loaded[bucket]
             spent, held = bucket.spent, bucket.held
             if spent != int(row[6]) or held != int(row[7]):
                 row[6] = spent if spent <= MOST else str(spent)  # SQLite's integers end
@@ -279,21 +322,25 @@ class LoadedLedger(memory.Ledger):
                 sums.append((rows.crc(row), *row[6:8], number))
         if sums:
             db.executemany(rows.UPDATE_BUCKET, sums)
-        for name, hold in self._named.items():
+        for name, hold in self._touched.items():
             number, row = self._holds.get(hold, (0, []))
             actual = None if hold.actual is None else rows.as_json(hold.actual)
             now = [hold.state, hold.expires_ms, actual]
             due = hold.expires_ms if hold.state == HELD else self._kept_until
             if not row:
-                sweeps += self._insert(name, hold, now, due) % SWEEP_EVERY == 0
+                number = self._insert(name, hold, now, due)
+                sweeps += number % SWEEP_EVERY == 0
             elif now[:2] != row[4:6]:
                 row[4:] = now
                 changed.append((rows.crc(row), *now, due, number))
-            hold.buckets = None
+            if hold.state != HELD:
+                self._named.pop(name, None)
+                self._holds.pop(hold, None)
         if changed:
             db.executemany(rows.UPDATE_HOLD, changed)
         if self._used:
             self._save_usage()
+        self._finish()
         if sweeps:
             self._sweep(SWEPT * sweeps)
 
@@ -307,17 +354,20 @@ class LoadedLedger(memory.Ledger):
             number, row = self._loaded[one]
             if one is not bucket and one not in limit.past:
                 db.execute("DELETE FROM buckets WHERE id = ?", (number,))
+                del self._by_id[number]
             elif one is bucket or one is left:
                 row[3:6], row[8] = [int(one is bucket), one.start, one.end], one.cap
                 db.execute(rows.UPDATE_WINDOW, (rows.crc(row), *row[3:6], one.cap, number))
         if bucket not in self._loaded:
             row = [*bucket.place, 1, bucket.start, bucket.end, 0, 0, bucket.cap]
             number = db.execute(rows.INSERT_BUCKET, (rows.crc(row), *row)).lastrowid or 0
-            self._loaded[bucket] = (number, row)
+            self._by_id[number], self._loaded[bucket] = bucket, (number, row)
 
     def _insert(self, name: str, hold: Hold, now: list[Any], due: int | None) -> int:
         """Write a new hold with its state of now; return its number."""
         numbers = [str(self._loaded[one][0]) for one in sum((hold.buckets or {}).values(), ())]
         row = [name, hold.path, rows.as_json(hold.amounts), " ".join(numbers), *now]
         taken = (rows.crc(row), *row, due, self._time)
-        return self._db.execute(rows.INSERT_HOLD, taken).lastrowid or 0
+        number = self._db.execute(rows.INSERT_HOLD, taken).lastrowid or 0
+        self._holds[hold] = (number, row)
+        return number

@@ -7,6 +7,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -108,13 +109,13 @@ def stored_by_view(path: Path) -> tuple[int, int]:
     return row
 
 
-@pytest.mark.parametrize("count", [1, 20])
+@pytest.mark.parametrize("count", [1, 12])
 def test_a_chain_is_read_and_written_once_for_all_that_share_a_commit(
-    ledger: SqliteLedger, watch: Watch, count: int
+    ledger: SqliteLedger, path: Path, watch: Watch, count: int
 ) -> None:
     limits = [Limit("tokens", None, "day"), Limit("calls", None)]
-    for path in ("org/team", "org/team/agent"):
-        ledger.set_limits(path, limits)
+    for account in ("org/team", "org/team/agent"):
+        ledger.set_limits(account, limits)
 
     def asked(operations: list[Any]) -> tuple[list[Any], list[int]]:
         before = len(watch.statements)
@@ -122,14 +123,84 @@ def test_a_chain_is_read_and_written_once_for_all_that_share_a_commit(
         texts = ("FROM buckets", "UPDATE buckets", "FROM holds", "UPDATE holds")
         return found, [sum(text in one for one in watch.statements[before:]) for text in texts]
 
-    taking = ("reserve", ("org/team/agent", {"tokens": 1, "calls": 1}))
-    holds, statements = asked([taking] * count)
+    taking = [("reserve", ("org/team/agent", {"tokens": 1, "calls": 1}))] * count
+    holds, statements = asked(taking)
     assert statements == [1, 1, 0, 0]
+    more, statements = asked(taking)
+    assert statements == [0, 1, 0, 0]  # nothing else has written meanwhile
+    _, statements = asked([("commit", (hold, {"tokens": 2})) for hold in more])
+    assert statements == [0, 1, 0, 1]
+    with SqliteLedger(path, clock=lambda: NOON) as other:
+        other.charge("org/team", {"tokens": 1})
     _, statements = asked([("commit", (hold, {"tokens": 2})) for hold in holds])
     assert statements == [1, 1, 1, 1]
-    assert {(one.spent, one.held) for one in ledger.balance("org/team/agent")} == {
-        (count, 0), (2 * count, 0)
-    }  # fmt: skip
+    *_, tokens = ledger.balance("org/team/agent")
+    assert (tokens.spent, tokens.held) == (4 * count, 0)
+    assert ledger.balance("org")[0].spent == 4 * count + 1
+
+
+def test_what_another_program_writes_is_seen_by_the_next_operation(
+    ledger: SqliteLedger, path: Path
+) -> None:
+    hold = ledger.reserve("org", {"tokens": 40})
+    with SqliteLedger(path, clock=lambda: NOON) as other:
+        other.charge("org", {"tokens": 50})
+        with pytest.raises(BudgetExceededError):
+            ledger.reserve("org", {"tokens": 11})
+        other.release(hold)
+        ledger.reserve("org", {"tokens": 50}, "last")
+        other.set_limits("org", [Limit("tokens", 120, "day")])
+        ledger.reserve("org", {"tokens": 20})
+        assert ledger.commit(hold, {"tokens": 3}).state == "committed"  # corrects the release
+        assert counted(other) == (53, 70)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE buckets SET spent = 1")
+        db.commit()
+    with pytest.raises(LedgerUnavailableError, match="checksum"):
+        ledger.commit(Hold("org", "last"))
+
+
+@pytest.mark.parametrize("statement", ["UPDATE buckets", "COMMIT"])
+def test_what_was_undone_is_forgotten(
+    ledger: SqliteLedger, path: Path, watch: Watch, statement: str
+) -> None:
+    def fail(text: str, _: Any) -> None:
+        if text.startswith(statement):
+            raise RuntimeError
+
+    ledger.charge("org", {"tokens": 10})
+    hold = ledger.reserve("org", {"tokens": 20})
+    watch.before = fail
+    for act in (partial(ledger.charge, "org", {"tokens": 5}), partial(ledger.commit, hold)):
+        with pytest.raises(RuntimeError):
+            act()
+    watch.before = nothing
+    assert ledger.charge("org", {"tokens": 1}, "after").state == "committed"
+    assert stored_by_view(path) == (11, 20)
+    ledger.commit(hold)
+    assert stored_by_view(path) == (31, 0)
+
+
+def test_what_settles_in_an_earlier_bucket_counts_for_the_next_operation(path: Path) -> None:
+    now = [NOON]
+    with SqliteLedger(path, clock=lambda: now[0]) as ledger:
+        ledger.set_limits("org", [Limit("tokens", 100, "rolling 7200/4")])
+        hold = ledger.reserve("org", {"tokens": 10}, ttl=DAY)
+        now[0] += 1800
+        for _ in range(2):
+            ledger.reserve("org", {"tokens": 5})
+        ledger.commit(hold, {"tokens": 80})
+        with pytest.raises(BudgetExceededError):
+            ledger.reserve("org", {"tokens": 11})
+        assert ledger.reserve("org", {"tokens": 10}).state == "held"
+
+
+def test_a_hold_that_was_returned_stays_as_it_was(ledger: SqliteLedger) -> None:
+    hold = ledger.reserve("org", ONE, "a")
+    extended = ledger.extend(hold, 600)
+    ledger.commit(hold)
+    assert [(one.state, one.actual) for one in (hold, extended)] == [("held", None)] * 2
+    assert extended.expires_at == (hold.expires_at or 0) + 300
 
 
 def test_each_of_those_that_share_a_commit_sees_those_before_it(ledger: SqliteLedger) -> None:
@@ -240,6 +311,31 @@ def test_one_that_fails_after_it_has_written_is_undone_alone(
     watch.after = nothing
     assert ledger.charge("org", ONE, "broken").state == "committed"
     assert stored(path) == (4, 0)
+
+
+def test_those_that_are_done_before_others_take_the_file_keep_their_results(
+    path: Path, watch: Watch
+) -> None:
+    busy = sqlite3.OperationalError("database is locked")
+    busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    begins = itertools.count(1)
+
+    def fail(statement: str, values: Any) -> None:
+        if "INTO holds" in statement and "org/broken" in values:
+            raise RuntimeError
+        if statement == "BEGIN IMMEDIATE" and next(begins) > 2:
+            raise busy
+
+    with SqliteLedger(path, clock=lambda: NOON, timeout=0.05) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None, "day")])
+        watch.before = fail
+        charges = [("charge", ("org", ONE, key)) for key in ("a", "broken")]
+        done, denied = ledger.do_together(charges)
+        watch.before = nothing
+    assert done.state == "committed"
+    assert isinstance(denied, LedgerUnavailableError)
+    assert denied.applied is False
+    assert stored(path) == (1, 0)
 
 
 @pytest.mark.parametrize(
