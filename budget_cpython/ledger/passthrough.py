@@ -117,7 +117,12 @@ class BlockingLedger(Passthrough):
 
 
 class AsyncPassthrough(AsyncJournaledLedger):
-    """An `AsyncJournaledLedger` all of whose operations are done by `_do`."""
+    """An `AsyncJournaledLedger` all of whose operations are done by `_do`.
+
+    `WAITS_INSIDE` is whether what is asked waits for holds by itself.
+    """
+
+    WAITS_INSIDE = False
 
     process = PROCESS
 
@@ -138,11 +143,12 @@ class AsyncPassthrough(AsyncJournaledLedger):
         ttl: float = TTL,
         wait: float | None = None,
     ) -> Hold:
-        if wait:
+        if wait and not self.WAITS_INSIDE:
             from budget_core.ledger.waiting import reserve_waiting  # most programs never wait
 
             return await reserve_waiting(self, path, amounts, key, ttl, wait)
-        return cast(Hold, await self._do("reserve", path, amounts, key, ttl))
+        more = (wait,) if wait else ()
+        return cast(Hold, await self._do("reserve", path, amounts, key, ttl, *more))
 
     async def close(self) -> None:
         await flush_usage_awaited(self)

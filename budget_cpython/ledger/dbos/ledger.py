@@ -2,8 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
 from dbos import DBOS
 
@@ -11,7 +11,7 @@ from budget_core.errors import refuse
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
 from budget_core.ledger.checks import check_key
 from budget_core.ledger.errors import LedgerError
-from budget_core.ledger.hold import TTL, Hold
+from budget_core.ledger.hold import Hold
 from budget_core.ledger.outbox import finish
 from budget_core.ledger.waiting import reserve_waiting, undoing
 from budget_cpython.ledger.dbos.plain import pack, unpack
@@ -22,6 +22,7 @@ from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 _Step: TypeAlias = Callable[[], Awaitable[Any]]
 
 MAX_NAME = 8
+_KEY_AT = {"reserve": 2, "charge": 2, "renew": 3}  # the place of the key among the arguments
 
 
 class AsyncDBOSLedger(AsyncPassthrough):
@@ -44,6 +45,8 @@ class AsyncDBOSLedger(AsyncPassthrough):
     that is rewound is not recorded again.
     """
 
+    WAITS_INSIDE = True
+
     def __init__(self, ledger: AnyLedger, name: str = "dbos") -> None:
         if len(check_key(name)) > MAX_NAME:
             raise ValueError(f"name must have at most {MAX_NAME} characters, not {name!r}")
@@ -53,79 +56,6 @@ class AsyncDBOSLedger(AsyncPassthrough):
         self._name = name
         self._blocks = not inspect.iscoroutinefunction(ledger.reserve)
 
-    async def reserve(
-        self,
-        path: str,
-        amounts: Mapping[str, Any],
-        key: str | None = None,
-        ttl: float = TTL,
-        wait: float | None = None,
-    ) -> Hold:
-        """Hold amounts on every limit of the path and of the accounts above it, or raise."""
-
-        async def take(key: str | None) -> Hold:
-            return await self._reserve(path, amounts, key, ttl, wait)
-
-        return await self._take("reserve", take, key)
-
-    async def renew(
-        self,
-        hold: Hold,
-        actual: dict[str, Any] | None,
-        amounts: Mapping[str, Any],
-        key: str | None = None,
-        ttl: float = TTL,
-    ) -> Hold:
-        """Commit a hold and take the next one on its path, in one step, or raise."""
-
-        async def take(key: str | None) -> Hold:
-            return cast(Hold, await self._call("renew", hold, actual, amounts, key, ttl))
-
-        return await self._take("renew", take, key)
-
-    async def _take(
-        self, operation: str, take: Callable[[str | None], Awaitable[Hold]], key: str | None
-    ) -> Hold:
-        """Take a hold, in a workflow by a key of its step."""
-        if workflow() is None:
-            return await take(key)
-
-        async def step() -> Any:
-            if key is not None:
-                return await take(key)
-            made, turn = step_key(self._name), 1
-            while True:
-                hold = await take(made if turn == 1 else f"{made}.{turn}")
-                if hold.state not in (Hold.COMMITTED, Hold.RELEASED):
-                    return hold
-                turn += 1  # the workflow was rewound: its former hold stands for another call
-
-        return cast(Hold, await self._record(operation, step))
-
-    async def _reserve(
-        self,
-        path: str,
-        amounts: Mapping[str, Any],
-        key: str | None,
-        ttl: float,
-        wait: float | None,
-    ) -> Hold:
-        """Reserve without a step of its own: the waiting is within one."""
-        if wait:
-            ask = undoing(self._call)
-            return await reserve_waiting(self._ledger, path, amounts, key, ttl, wait, ask)
-        return cast(Hold, await self._call("reserve", path, amounts, key, ttl))
-
-    async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
-        """Record amounts as spent, without asking."""
-        if key is not None or workflow() is None:
-            return await super().charge(path, amounts, key)
-
-        async def step() -> Any:
-            return await self._call("charge", path, amounts, step_key(self._name))
-
-        return cast(Hold, await self._record("charge", step))
-
     async def close(self) -> None:
         """Close the ledger."""
         await self._call("close")
@@ -133,13 +63,24 @@ class AsyncDBOSLedger(AsyncPassthrough):
     async def _do(self, operation: str, *arguments: Any) -> Any:
         if workflow() is None or OPERATIONS[operation].for_operators:
             return await self._call(operation, *arguments)
+        at = _KEY_AT.get(operation)
 
         async def step() -> Any:
-            return await self._call(operation, *arguments)
+            if at is None or arguments[at] is not None:
+                return await self._call(operation, *arguments)
+            made, turn = step_key(self._name), 1
+            while True:
+                key = made if turn == 1 else f"{made}.{turn}"
+                hold = await self._call(operation, *arguments[:at], key, *arguments[at + 1 :])
+                if operation == "charge" or hold.state not in (Hold.COMMITTED, Hold.RELEASED):
+                    return hold
+                turn += 1  # the workflow was rewound: its former hold stands for another call
 
         return await self._record(operation, step)
 
     async def _call(self, operation: str, *arguments: Any) -> Any:
+        if operation == "reserve" and len(arguments) == 5:  # it waits within one step
+            return await reserve_waiting(self._ledger, *arguments, undoing(self._call))
         method = getattr(self._ledger, operation)
         if self._blocks:
             return await asyncio.to_thread(method, *arguments)
@@ -154,9 +95,6 @@ class AsyncDBOSLedger(AsyncPassthrough):
 
 class _BlockingDBOSLedger(AsyncDBOSLedger):
     """The same for a ledger that blocks: nothing that is awaited ever waits."""
-
-    async def _reserve(self, *arguments: Any) -> Hold:
-        return cast(Hold, await self._call("reserve", *arguments))
 
     async def _call(self, operation: str, *arguments: Any) -> Any:
         return getattr(self._ledger, operation)(*arguments)
