@@ -98,7 +98,7 @@ def test_a_board_on_a_ledger_goes_without_the_ledger_of_other_programs(mine: Pat
 
 
 def test_a_lease_goes_without_the_accounts_and_windows_of_a_whole_ledger(mine: Path) -> None:
-    accounts = {f"ledger/{name}.py" for name in ("memory", "counted_limit", "limit", "window")}
+    accounts = {f"ledger/{name}.py" for name in ("memory", "limit", "window")}
     client = "from budget_core import HttpLedger, LeasedLedger\n"
     lease = reached(mine, client)
     assert lease.isdisjoint(accounts)

@@ -11,7 +11,6 @@ from typing import Any
 from budget_core.ledger import memory
 from budget_core.ledger.bucket import FAR, HELD, Bucket
 from budget_core.ledger.checks import MOST, chain, check_key, check_path
-from budget_core.ledger.counted_limit import CountedLimit
 from budget_core.ledger.errors import LedgerError, UnknownHoldError
 from budget_core.ledger.hold import Hold, check_hold
 from budget_core.ledger.limit import Limit
@@ -156,7 +155,7 @@ class LoadedLedger(memory.Ledger):
     def _finish(self) -> None:
         """Forget what was to be saved."""
         self._settled.clear()
-        self._windows: dict[CountedLimit, Any] = {}  # the current bucket as loaded
+        self._windows: dict[memory.CountedLimit, Any] = {}  # the current bucket as loaded
         self._touched: dict[str, Hold] = {}  # which may have changed, or are new
         self._used: dict[Any, dict[str, int]] = {}  # usage that is to be added
 
@@ -236,7 +235,7 @@ class LoadedLedger(memory.Ledger):
             self._accounts[account] = []
         for bucket in self._read(rows.CURRENT, among=accounts):
             account, axis, name = bucket.place
-            limit = CountedLimit(account, axis, self._reader.window(name), bucket)
+            limit = memory.CountedLimit(account, axis, self._reader.window(name), bucket)
             if past or self._time >= bucket.end:
                 limit.past = self._read(rows.PAST, *bucket.place)
             elif limit.window.reach:
@@ -347,7 +346,7 @@ class LoadedLedger(memory.Ledger):
     def _save_usage(self) -> None:
         raise NotImplementedError
 
-    def _save_window(self, limit: CountedLimit, left: Bucket | None) -> None:
+    def _save_window(self, limit: memory.CountedLimit, left: Bucket | None) -> None:
         """Write the window that a limit is in, and remove those that it does not keep."""
         db, bucket = self._db, limit.bucket
         for one in [one for one in self._loaded if one.place == limit.place]:
