@@ -18,13 +18,13 @@ from budget_cpython.ledger.postgres.place import Place
 from budget_cpython.ledger.postgres.schema import install
 from budget_cpython.ledger.postgres.statements import (
     BATCH,
+    LEAVING,
     Arguments,
     parameters,
     statement,
     together,
 )
 
-LEAVING = ("reserve", "renew", "charge", "note", "add_usage")  # operations that leave a row
 OF_ONE = ("22", "23")  # classes of errors that other operations may not have: of values, of rows
 FORGET_EVERY = 100  # of them; up to `BATCH` old rows go with each of these
 

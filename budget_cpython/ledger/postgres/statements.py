@@ -30,13 +30,14 @@ _PARAMETERS = {
     "add_usage": "id usage newest keep_s now forget",
     "usage": "path since",
 }
+_NAMES = {operation: names.split() for operation, names in _PARAMETERS.items()}
+LEAVING = [name for name in _NAMES if "forget" in _NAMES[name]]  # operations that leave a row
 _MARKS = {"chain": "string_to_array(%s, ' ')"}  # psycopg takes longer over a list
 
 
 def statement(operation: str, schema: str) -> bytes:
     """Return the statement of an operation in a schema."""
-    names = _PARAMETERS[operation].split()
-    marks = ", ".join(_MARKS.get(name, "%s") for name in names)
+    marks = ", ".join(_MARKS.get(name, "%s") for name in _NAMES[operation])
     return f'SELECT "{schema}".{operation}({marks})'.encode()
 
 
@@ -58,7 +59,7 @@ def _holds(given: Arguments) -> list[str]:
 
 def parameters(operation: str, arguments: Arguments) -> list[str | None]:
     """Return the values of the statement's parameters."""
-    return [_parameter(name, arguments) for name in _PARAMETERS[operation].split()]
+    return [_parameter(name, arguments) for name in _NAMES[operation]]
 
 
 def _parameter(name: str, arguments: Arguments) -> str | None:
