@@ -104,9 +104,10 @@ class Announced:
     def changed(self) -> None:
         """Find the share from which something is due; under the lock."""
         strip = self.config.tool_strip_threshold
-        shares = [in_ppm(share) for share in self.config.warning_thresholds]
-        due = [ppm for ppm in shares if ppm >= self.warned_ppm]
-        self.due_ppm = min([*due, WHOLE if strip is None else in_ppm(strip)])
+        self.due_ppm = WHOLE if strip is None else in_ppm(strip)
+        for ppm in map(in_ppm, self.config.warning_thresholds):
+            if self.warned_ppm <= ppm < self.due_ppm:
+                self.due_ppm = ppm
 
     def axes(self) -> list[Any]:
         """Return an axis without a cap: the ledger's balance has those that count."""
@@ -151,7 +152,9 @@ class BudgetAccount:
         check_prices(limits, options)
         if options.get("deployments") is not None:
             self.prices = with_deployments(self.prices, options["deployments"])
-        self.tool_prices = _in_nano_by_tool(options.get("tool_prices", {}))
+        self.tool_prices: dict[str, int] = {}
+        if "tool_prices" in options:
+            self.tool_prices = _in_nano_by_tool(options["tool_prices"])
         self._options = options
         self.repeat_stop: RepeatStop | None = None
         config = _near_limits(options)

@@ -40,9 +40,13 @@ class ParsedBudget:
         self.limits = list(limits)
         self.seconds = seconds
         self.text = text
-        self.windowed = [limit for limit in limits if limit.window != "run"]
-        self.unwindowed = [limit for limit in limits if limit.window == "run"]
-        self.axes = list(dict.fromkeys(limit.axis for limit in limits))
+        self.windowed: list[Limit] = []
+        self.unwindowed: list[Limit] = []
+        self.axes: list[str] = []
+        for limit in limits:
+            (self.unwindowed if limit.window == "run" else self.windowed).append(limit)
+            if limit.axis not in self.axes:
+                self.axes.append(limit.axis)
 
     @classmethod
     def read(cls, text: str, tools: bool = True) -> Self:
