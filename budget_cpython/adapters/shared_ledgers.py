@@ -11,6 +11,7 @@ from budget_core.ledger.llm_account import IN_PROCESS, LedgerAccount
 from budget_core.ledger.outbox import finish
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.opening import open_ledger, sqlite_path
+from budget_cpython.ledger.process import give_process
 from budget_cpython.ledger.threaded import ThreadedLedger
 from budget_cpython.process_state import GIVEN_LEDGERS, LOCK, OPENED_LEDGERS, at_end
 
@@ -38,6 +39,7 @@ class LedgerPair:
     def __init__(self, ledger: Any) -> None:
         if isinstance(ledger, str):
             ledger = Ledger() if ledger == "memory:" else open_ledger(ledger)
+        give_process(ledger)
         self.ledger: Any = ledger
         self.blocks = not is_awaited(ledger)
         is_quick = not self.blocks or isinstance(ledger, memory.Ledger)

@@ -9,6 +9,7 @@ from budget_core.ledger._types import AsyncLedgerProtocol as AsyncLedgerProtocol
 from budget_core.ledger._types import LedgerProtocol as LedgerProtocol
 from budget_cpython.ledger.journal import AsyncJournaledLedger, JournaledLedger
 from budget_cpython.ledger.plugins import find_plugin, register
+from budget_cpython.ledger.process import give_process
 
 T = TypeVar("T")
 
@@ -114,6 +115,7 @@ def _beneath(url: str, awaited: bool, options: dict[str, Any]) -> Any:
     plugin = find_plugin(_GROUP, [scheme]) if colon and scheme not in {*_SERVERS, *_OWN} else None
     if plugin is not None:
         ledger = plugin[1](url, **options)
+        give_process(ledger)
     elif scheme not in _OWN or not colon or bool(rest) != (scheme == "sqlite"):
         raise ValueError(
             "a ledger's URL is memory:, sqlite:PATH, or begins with redis://, rediss://, "

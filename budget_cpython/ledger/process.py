@@ -1,5 +1,8 @@
 """What this process notes of calls on ledgers, and knows for them."""
 
+from contextlib import suppress
+from typing import Any
+
 from budget_core.ledger.hold import Process
 from budget_cpython.deadline import Deadline
 from budget_cpython.ledger.refusals import as_one_call
@@ -20,3 +23,10 @@ class NotingProcess(Process):
 
 
 PROCESS = NotingProcess()
+
+
+def give_process(ledger: Any) -> None:
+    """Give this process to a ledger that has none, such as one of another package."""
+    if not hasattr(ledger, "process"):
+        with suppress(AttributeError):  # one that takes no attributes is asked without it
+            ledger.process = PROCESS

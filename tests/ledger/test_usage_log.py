@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from budget_core.ledger import memory
 from budget_core.ledger.errors import LedgerError, LedgerUnavailableError
 from budget_cpython import BudgetWrapper, ChatResponse, Ledger, Limit, SqliteLedger
 from budget_cpython.adapters.account import BudgetAccount
@@ -163,6 +164,25 @@ def test_usage_of_an_asyncio_ledger_is_told_when_it_is_closed(engine: Engine) ->
 
     ledger.run(calls())
     assert [row[3] for row in used(ledger)] == [{"calls": 3, "tokens": 18}]
+
+
+def test_a_ledger_of_another_package_is_given_what_notes_usage() -> None:
+    class Foreign(memory.Ledger):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows: list[Any] = []
+
+        def add_usage(self, rows: Any) -> None:
+            self.rows += rows
+
+    ledger = Foreign()
+    ledger.set_limits("org", [Limit("tokens", 100, "day")])
+    assert BudgetAccount((), ledger, "org/a").ledger is ledger
+    call(ledger)
+    log = usage_log_of(ledger)
+    assert log is not None
+    log.flush()
+    assert [(row.path, row.amounts) for row in ledger.rows] == [("org/a", CALL)]
 
 
 def test_usage_of_tools_is_told_by_their_name() -> None:
