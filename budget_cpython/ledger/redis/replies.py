@@ -13,7 +13,7 @@ def text(reply: Any) -> Any:
     if isinstance(reply, bytes):
         return reply.decode()
     if isinstance(reply, (list, tuple)):
-        return [text(one) for one in reply]
+        return [one if one.__class__ is int else text(one) for one in reply]
     if isinstance(reply, dict):
         return {text(one): text(reply[one]) for one in reply}
     return reply
