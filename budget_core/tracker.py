@@ -1,4 +1,5 @@
 """Count what is used of one budget: what every tracker shares."""
+# mypy: disable-error-code="no-any-return"
 
 from budget_core.checks import NoLock, check_kind
 from budget_core.config import NEVER, WHOLE, TurnBudgetConfig, in_ppm
@@ -152,18 +153,15 @@ class BudgetTracker:
 
     def axes(self) -> "list[Axis]":
         """Return `(scope, unit, used, cap, kept)` of each axis, `kept` being for a final call."""
-        axes: list[Axis] = _enforcement().axes(self)
-        return axes
+        return _enforcement().axes(self)
 
     def dominant_axis(self) -> "tuple[int, int | None, str]":
         """Return `(used, cap, unit)` of the axis nearest to its cap; on a tie, iterations."""
-        axis: tuple[int, int | None, str] = _enforcement().dominant_axis(self)
-        return axis
+        return _enforcement().dominant_axis(self)
 
     def utilization(self) -> float:
         """Return the share used of the axis nearest to its cap; above 1 past the cap."""
-        share: float = _enforcement().utilization(self.axes())
-        return share
+        return _enforcement().utilization(self.axes())
 
     def is_at_limit(self) -> bool:
         """Tell whether an axis is spent, or a store or ledger that a limit depends on fails."""
@@ -184,26 +182,23 @@ class BudgetTracker:
         Lower thresholds crossed at the same time count as warned about. Silent at the limit, where
         the limit's own message speaks, unless `force`.
         """
-        text: str | None = _enforcement().consume_threshold_warning(self, force)
-        return text
+        return _enforcement().consume_threshold_warning(self, force)
 
     def consume_at_limit_warning(self, enforcement: str | None = None) -> str | None:
         """Return the limit's message once, when it is first reached; else `None`."""
-        text: str | None = _enforcement().consume_at_limit_warning(self, enforcement)
-        return text
+        return _enforcement().consume_at_limit_warning(self, enforcement)
 
     def at_limit_message(self, enforcement: str | None = None) -> str:
         """Return the message at the limit; `enforcement` is the configured mode unless given."""
-        text: str = _enforcement().at_limit_message(self, enforcement)
-        return text
+        return _enforcement().at_limit_message(self, enforcement)
 
     def should_strip_tools(self) -> bool:
         """Tell whether the configuration has a `tool_strip_threshold`, and it is reached."""
-        return bool(_enforcement().should_strip_tools(self))
+        return _enforcement().should_strip_tools(self)
 
     def tool_strip_message(self) -> str:
         """Return the notice that tools are off, and which."""
-        return str(_enforcement().tool_strip_message(self))
+        return _enforcement().tool_strip_message(self)
 
 
 class TurnBudgetTracker(BudgetTracker):

@@ -11,25 +11,9 @@ from budget_cpython.board.errors import BoardError
 
 INTERRUPTED = 130
 _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-_MODULES = {
-    "status": "ops.status",
-    "top": "ops.top",
-    "history": "ops.history",
-    "holds": "ops.holds",
-    "limits": "ops.limits",
-    "charge": "ops.charge",
-    "report": "ops.report",
-    "suggest": "ops.suggest",
-    "doctor": "ops.doctor",
-    "backup": "ops.backup",
-    "completion": "ops.completion",
-    "board": "board",
-    "run": "run",
-    "serve": "serve",
-    "proxy": "proxy",
-    "page": "page",
-    "alerts": "alerts",
-}
+_OPS = "status top history holds limits charge report suggest doctor backup completion"
+_MODULES = {name: f"ops.{name}" for name in _OPS.split()}
+_MODULES |= {name: name for name in ("board", "run", "serve", "proxy", "page", "alerts")}
 _OVERVIEW = """\
 microbudget keeps LLM agents within a budget. Most used first:
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from budget_core.errors import refuse
 from budget_core.ledger._types import AsyncLedgerProtocol as AsyncLedgerProtocol
@@ -52,8 +52,7 @@ def open_ledger(
     `key` of an HTTP ledger. Raises `ValueError` for an unknown URL or option, and `ImportError`
     that names what to install for an engine whose library is missing. No message shows the URL.
     """
-    ledger: JournaledLedger = _open(url, False, on_unavailable, cap, block, options)
-    return ledger
+    return cast(JournaledLedger, _open(url, False, on_unavailable, cap, block, options))
 
 
 def open_async_ledger(
@@ -64,8 +63,7 @@ def open_async_ledger(
     **options: Any,
 ) -> AsyncJournaledLedger:
     """Return the ledger at a URL, for asyncio; everything is as in `open_ledger`."""
-    ledger: AsyncJournaledLedger = _open(url, True, on_unavailable, cap, block, options)
-    return ledger
+    return cast(AsyncJournaledLedger, _open(url, True, on_unavailable, cap, block, options))
 
 
 def engine(scheme: str) -> Callable[[T], T]:

@@ -2,8 +2,9 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 from budget_core.checks import check_count
 from budget_core.errors import refuse
@@ -66,6 +67,16 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """Close the connections."""
+
+
+class RemoteOptions(TypedDict, total=False):
+    """The options of a ledger behind a backend; `AsyncRemoteLedger` says what they are."""
+
+    clock: Callable[[], float] | None
+    windows: Callable[[Any], Window]
+    axes: Sequence[str] | None
+    max_accounts: int
+    keep: int
 
 
 class AsyncRemoteLedger(RemoteJournal):
@@ -168,15 +179,9 @@ class AsyncRemoteLedger(RemoteJournal):
             raise
         self._reserved += 1
         if self._reserved % SWEEP_EVERY == 0:
-            await self._sweep()
+            with suppress(LedgerError):  # the reservation stands all the same
+                await self.expire()  # abandoned holds
         return hold
-
-    async def _sweep(self) -> None:
-        """Expire abandoned holds; the reservation stands even if that fails."""
-        try:
-            await self.expire()
-        except LedgerError:
-            pass
 
     async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
         """Record amounts as spent, without asking."""
@@ -300,7 +305,7 @@ class AsyncRemoteLedger(RemoteJournal):
 class RemoteLedger(BlockingLedger):
     """A ledger behind a backend, for threads; `AsyncRemoteLedger` says what the options are."""
 
-    def __init__(self, backend: Backend, **options: Any) -> None:
+    def __init__(self, backend: Backend, **options: Unpack[RemoteOptions]) -> None:
         super().__init__(AsyncRemoteLedger(backend, **options))
 
 

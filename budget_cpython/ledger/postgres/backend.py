@@ -15,7 +15,7 @@ from budget_cpython.ledger.postgres.connections import ASYNCIO, Connections, Dri
 from budget_cpython.ledger.postgres.conninfo import milliseconds
 from budget_cpython.ledger.postgres.error_mapping import READ_ONLY, RETRY, is_lost, ledger_error
 from budget_cpython.ledger.postgres.place import Place
-from budget_cpython.ledger.postgres.schema import install
+from budget_cpython.ledger.postgres.schema import execute, install
 from budget_cpython.ledger.postgres.statements import (
     BATCH,
     LEAVING,
@@ -92,8 +92,7 @@ class PostgresBackend:
 
     async def _prepare(self, connection: Any) -> None:
         """Check a first connection, and make the schema if there is none."""
-        cursor = await maybe_await(connection.execute("SHOW transaction_isolation"))
-        (level,) = await maybe_await(cursor.fetchone())
+        (level,) = await execute(connection, "SHOW transaction_isolation")
         if level != "read committed":  # each statement must see what was committed before it
             raise LedgerUnavailableError(
                 f"the ledger's connections must be READ COMMITTED, not {level.upper()}: set "
@@ -128,8 +127,7 @@ class PostgresBackend:
     async def _check_session(self, connection: Any, timeout_ms: int) -> None:
         """Refuse a connection that has lost its settings: its statements may be another's."""
         query = "SELECT setting FROM pg_settings WHERE name = 'statement_timeout'"
-        cursor = await maybe_await(connection.execute(query))
-        (setting,) = await maybe_await(cursor.fetchone())
+        (setting,) = await execute(connection, query)
         if setting != str(timeout_ms):
             raise LedgerUnavailableError(
                 "the ledger's connection has lost its settings on the way, as in a pooler that "

@@ -1,7 +1,7 @@
 """The ledgers on Postgres: one for threads, one for asyncio."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Unpack
 
 from budget_core.checks import check_count
 from budget_core.errors import refuse
@@ -10,8 +10,7 @@ from budget_cpython.ledger.postgres.connections import ASYNCIO, THREADS, Driver
 from budget_cpython.ledger.postgres.conninfo import check_schema, complete
 from budget_cpython.ledger.postgres.place import LedgerId, Place
 from budget_cpython.ledger.postgres.spread import SpreadBackend
-from budget_cpython.ledger.remote import AsyncRemoteLedger, RemoteLedger
-from budget_cpython.ledger.windows import Window, parse_window
+from budget_cpython.ledger.remote import AsyncRemoteLedger, RemoteLedger, RemoteOptions
 
 Conninfo = str | Callable[[], str]
 
@@ -30,11 +29,7 @@ class _PostgresConstructor:
         timeout: float = 5.0,
         max_connections: int = 4,
         behind_pooler: bool = False,
-        clock: Callable[[], float] | None = None,
-        windows: Callable[[Any], Window] = parse_window,
-        axes: Sequence[str] | None = None,
-        max_accounts: int = 1_000_000,
-        keep: int = 86_400,
+        **options: Unpack[RemoteOptions],
     ) -> None:
         number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
         if not number or not 0 < timeout < 3600:
@@ -58,13 +53,9 @@ class _PostgresConstructor:
             )
             for number, one in enumerate(each, 1)
         ]
-        super().__init__(  # type: ignore[call-arg] # of the class beside this one
+        super().__init__(  # type: ignore[call-arg, misc] # of the class beside this one
             backends[0] if len(backends) == 1 else SpreadBackend(backends),
-            clock=clock,
-            windows=windows,
-            axes=axes,
-            max_accounts=max_accounts,
-            keep=keep,
+            **options,
         )
 
 

@@ -37,7 +37,7 @@ async def install(connection: Any, schema: str, migrate: bool, place: Place) -> 
     """
     if await _version(connection, schema) != len(MIGRATIONS):
         await _migrate(connection, schema, migrate, place)
-    row = await _execute(
+    row = await execute(
         connection,
         f'SELECT ledger, place, places FROM "{schema}".schema_version',  # noqa: S608
     )
@@ -51,9 +51,9 @@ async def _migrate(connection: Any, schema: str, migrate: bool, place: Place) ->
             "a role that may change it"
         )
     connection.answer_timeout += PATIENCE
-    await _execute(connection, "BEGIN ISOLATION LEVEL READ COMMITTED")
-    await _execute(connection, f"SET LOCAL statement_timeout = '{PATIENCE}s'")
-    await _execute(
+    await execute(connection, "BEGIN ISOLATION LEVEL READ COMMITTED")
+    await execute(connection, f"SET LOCAL statement_timeout = '{PATIENCE}s'")
+    await execute(
         connection,
         "SELECT pg_advisory_xact_lock(hashtext('microbudget schema'), hashtext(%s))",
         schema,
@@ -62,19 +62,19 @@ async def _migrate(connection: Any, schema: str, migrate: bool, place: Place) ->
     own = (uuid4(), 1, 1)  # of one that was made before there were several
     if done is None:
         own = (place.new_id(), place.number, place.of)
-        await _execute(connection, _read("000_schema", schema))
+        await execute(connection, _read("000_schema", schema))
         done = 0
     if done < len(MIGRATIONS):
         for name in MIGRATIONS[done:] + FUNCTIONS:
-            await _execute(connection, _read(name, schema))
-        await _execute(
+            await execute(connection, _read(name, schema))
+        await execute(
             connection,
             f'UPDATE "{schema}".schema_version SET version = %s, ledger = coalesce(ledger, %s), '  # noqa: S608
             "place = coalesce(place, %s), places = coalesce(places, %s)",
             len(MIGRATIONS),
             *own,
         )
-    await _execute(connection, "COMMIT")
+    await execute(connection, "COMMIT")
 
 
 async def _version(connection: Any, schema: str) -> int | None:
@@ -82,7 +82,7 @@ async def _version(connection: Any, schema: str) -> int | None:
 
     It is looked for in the catalogue: names are resolved as they were before the lock.
     """
-    table = await _execute(
+    table = await execute(
         connection,
         "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
         "WHERE relname = 'schema_version' AND nspname = %s",
@@ -90,7 +90,7 @@ async def _version(connection: Any, schema: str) -> int | None:
     )
     if table is None:
         return None
-    (version,) = await _execute(connection, f'SELECT version FROM "{schema}".schema_version')  # noqa: S608
+    (version,) = await execute(connection, f'SELECT version FROM "{schema}".schema_version')  # noqa: S608
     if version > len(MIGRATIONS):
         raise LedgerUnavailableError(
             f"schema {schema} is of version {version}, later than {len(MIGRATIONS)}, which this "
@@ -99,7 +99,7 @@ async def _version(connection: Any, schema: str) -> int | None:
     return int(version)
 
 
-async def _execute(connection: Any, text: str, *parameters: Any) -> Any:
+async def execute(connection: Any, text: str, *parameters: Any) -> Any:
     """Execute statements, and return the first row, if they give any."""
     cursor = await maybe_await(connection.execute(text.encode(), parameters or None))
     return await maybe_await(cursor.fetchone()) if cursor.description else None

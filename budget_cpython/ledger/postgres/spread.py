@@ -1,6 +1,7 @@
 """Spread the accounts of one ledger over several databases, all below one root in one of them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from zlib import crc32
 
@@ -78,15 +79,9 @@ class SpreadBackend:
         backend = self._backends[number]
         try:
             if number and backend.place.ledger.known is None:
-                await self._begin_first()
+                with suppress(LedgerUnavailableError):  # then this one is not new, or says so
+                    await self._backends[0].begin()  # which gives the ledger its id
             return await backend.call(operation, arguments)
         except LedgerUnavailableError as error:
             text = f"{backend.place}: {error}"
             raise LedgerUnavailableError(text, error.cause, error.applied) from error
-
-    async def _begin_first(self) -> None:
-        """Learn the ledger's id, if the first database is in reach: a new one needs it."""
-        try:
-            await self._backends[0].begin()
-        except LedgerUnavailableError:
-            pass

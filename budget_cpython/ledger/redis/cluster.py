@@ -11,6 +11,8 @@ from redis.exceptions import NoScriptError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from budget_core.provider import maybe_await
+
 ATTEMPTS = 3  # further nodes that are asked what the cluster is
 
 
@@ -79,24 +81,14 @@ class ClusterScript:
         self._client = client
         self._text = text
         self._digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
-        is_awaited = isinstance(client, redis.asyncio.RedisCluster)
-        self._run = self._run_awaited if is_awaited else self._run_blocking
 
-    def __call__(self, keys: Sequence[bytes], args: Sequence[Any], client: Any = None) -> Any:
-        """Run it where the keys are, by its own client; for asyncio to be awaited."""
-        return self._run(len(keys), *keys, *args)
-
-    def _run_blocking(self, *arguments: Any) -> Any:
+    async def __call__(self, keys: Sequence[bytes], args: Sequence[Any], client: Any = None) -> Any:
+        """Run it where the keys are, by its own client."""
+        arguments = (len(keys), *keys, *args)
         try:
-            return self._client.evalsha(self._digest, *arguments)
+            return await maybe_await(self._client.evalsha(self._digest, *arguments))
         except NoScriptError:
-            return self._client.eval(self._text, *arguments)
-
-    async def _run_awaited(self, *arguments: Any) -> Any:
-        try:
-            return await self._client.evalsha(self._digest, *arguments)
-        except NoScriptError:
-            return await self._client.eval(self._text, *arguments)
+            return await maybe_await(self._client.eval(self._text, *arguments))
 
 
 CLUSTERS = (LateCluster, redis.RedisCluster, redis.asyncio.RedisCluster)

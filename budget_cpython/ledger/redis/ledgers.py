@@ -1,7 +1,6 @@
 """The ledgers in Redis: one for threads, one for asyncio."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import redis
 import redis.asyncio
@@ -9,8 +8,7 @@ import redis.asyncio
 from budget_cpython.ledger.redis.backend import RedisBackend
 from budget_cpython.ledger.redis.client import open_client
 from budget_cpython.ledger.redis.keys import Keys
-from budget_cpython.ledger.remote import AsyncRemoteLedger, RemoteLedger
-from budget_cpython.ledger.windows import Window, parse_window
+from budget_cpython.ledger.remote import AsyncRemoteLedger, RemoteLedger, RemoteOptions
 
 
 class _RedisConstructor:
@@ -25,21 +23,13 @@ class _RedisConstructor:
         prefix: str = "microbudget",
         timeout: float = 1.0,
         check_eviction: bool = True,
-        clock: Callable[[], float] | None = None,
-        windows: Callable[[Any], Window] = parse_window,
-        axes: Sequence[str] | None = None,
-        max_accounts: int = 1_000_000,
-        keep: int = 86_400,
+        **options: Unpack[RemoteOptions],
     ) -> None:
         owned = isinstance(server, str)
         client = open_client(self._library, server, timeout) if owned else server
-        super().__init__(  # type: ignore[call-arg] # of the class beside this one
+        super().__init__(  # type: ignore[call-arg, misc] # of the class beside this one
             RedisBackend(client, Keys(prefix), owned=owned, check_eviction=check_eviction),
-            clock=clock,
-            windows=windows,
-            axes=axes,
-            max_accounts=max_accounts,
-            keep=keep,
+            **options,
         )
 
 
