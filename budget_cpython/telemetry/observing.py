@@ -55,7 +55,10 @@ def unobserve(observer: CallObserver) -> None:
 
 
 def _watched() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
-    """Return the methods that are replaced while somebody observes, and what replaces them."""
+    """Return the methods that are replaced while somebody observes, and what replaces them.
+
+    So a call asks for observers once, when it has ended.
+    """
     return (
         (Call, "admit", _watched_admit),
         (Call, "settle", _watched_settle),
@@ -91,7 +94,7 @@ def _watched_admit(admit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(admit)
     async def watched(self: Any, accounts: Any) -> None:
         is_client = "candidates" in self.options  # its answer is awaited elsewhere
-        if not OBSERVERS or (is_client and _is_answering()):
+        if is_client and _is_answering():
             await admit(self, accounts)
             return
         outer = _CURRENT.get()
@@ -144,7 +147,7 @@ def _watched_chat(chat: Callable[..., Any]) -> Callable[..., Any]:
     async def watched(
         self: Any, messages: Any, tools: Any = None, model: Any = None, *rest: Any, **options: Any
     ) -> Any:
-        if not OBSERVERS or self.ledger_account is not None:
+        if self.ledger_account is not None:
             return await chat(self, messages, tools, model, *rest, **options)
         call = Call(messages, tools, model or self.get_default_model())
         await call.admit(())
