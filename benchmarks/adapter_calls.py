@@ -14,9 +14,11 @@ from typing import Any
 
 from budget_cpython import budgeted
 
+MANY = "calls, 400 messages"  # of openai alone
 LIMITS = {"calls": "1_000_000_000 calls", "money": "$1_000_000 + 1_000_000_000 calls"}
 _MODEL = "gpt-4o-mini"
 _QUESTION = [{"role": "user", "content": "How do tomatoes grow?"}]
+_MANY = [{"role": "user", "content": "How do tomatoes grow? " * 10}] * 400
 _PER_ROUND = 10
 _LOOP = asyncio.new_event_loop()  # one: some SDKs share their connections
 
@@ -33,6 +35,8 @@ def main() -> None:
     for kind, limits in LIMITS.items():
         bare, within = CALLS[name](url, limits)
         found[kind] = _least([bare, within], rounds)
+    if name == "openai":
+        found[MANY] = _least(list(_openai(url, LIMITS["calls"], _MANY)), max(1, rounds // 4))
     print(json.dumps(found))
 
 
@@ -49,15 +53,15 @@ def _least(calls: list[Call], rounds: int) -> list[float]:
     return least
 
 
-def _openai(url: str, limits: str) -> Pair:
+def _openai(url: str, limits: str, asked: Any = _QUESTION) -> Pair:
     from openai import OpenAI
 
     bare = OpenAI(base_url=url + "/v1", api_key="none")
-    return _chat(bare), _chat(budgeted(bare, limits))
+    return _chat(bare, asked), _chat(budgeted(bare, limits), asked)
 
 
-def _chat(client: Any) -> Call:
-    return lambda: client.chat.completions.create(model=_MODEL, messages=_QUESTION)
+def _chat(client: Any, asked: Any) -> Call:
+    return lambda: client.chat.completions.create(model=_MODEL, messages=asked)
 
 
 def _anthropic(url: str, limits: str) -> Pair:

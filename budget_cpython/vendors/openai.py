@@ -76,7 +76,7 @@ class ChatCompletions(OpenAIFormat):
         if others:
             request.attached = attached_tokens(others, request.model)
         request.messages = counted(size, len(messages), request.attached)
-        if body.get("tools") or body.get("web_search_options"):
+        if body.get("tools") or body.get("web_search_options") is not None:
             _offer(request, body)
         request.is_structured = "json" in as_text(as_dict(body.get("response_format")).get("type"))
         return request
@@ -325,7 +325,7 @@ def _offer(request: LlmRequest, body: Json) -> None:
     request.is_free = mode is None or (as_dict(mode).get("mode", mode) in _FREE)
     most = as_count(body.get("max_tool_calls"))
     kinds = [as_text(as_dict(tool).get("type")) for tool in tools]
-    kinds += ["web_search"] if body.get("web_search_options") else []
+    kinds += ["web_search"] if body.get("web_search_options") is not None else []
     request.hosted = tuple((kind, most) for kind in kinds if kind not in _OWN)
 
 

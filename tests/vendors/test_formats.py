@@ -322,3 +322,76 @@ def test_json_of_any_form_is_read_and_written(body: Any, answer: Any, path: str)
     for event in (body, answer if isinstance(answer, dict) else {}):
         text, _ = reader.take(event)
         assert isinstance(text, str)
+
+
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "found"),
+    [
+        (CHAT, {}, {"is_free": True, "is_structured": False, "hosted": (), "answers": 1}),
+        (CHAT, {"tools": [function("f")], "tool_choice": "auto"}, {"is_free": True, "hosted": ()}),
+        (CHAT, {"tools": [function("f")], "tool_choice": "required"}, {"is_free": False}),
+        (CHAT, {"tools": [function("f")], "tool_choice": function("f")}, {"is_free": False}),
+        (
+            CHAT,
+            {
+                "tools": [function("f")],
+                "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}},
+            },
+            {"is_free": True},
+        ),
+        (
+            CHAT,
+            {"web_search_options": {}, "n": 3},
+            {"hosted": (("web_search", None),), "answers": 3},
+        ),
+        (CHAT, {"response_format": SCHEMA}, {"is_structured": True}),
+        (CHAT, {"response_format": {"type": "text"}}, {"is_structured": False}),
+        (CHAT, {"stream_options": {"include_usage": True}}, {"wants_usage": True}),
+        (CHAT, {"model": "a", "models": ["b", "c"]}, {"models": ("a", "b", "c")}),
+        (
+            RESPONSES,
+            {
+                "tools": [{"type": "web_search"}, {"type": "function", "name": "f"}],
+                "max_tool_calls": 2,
+            },
+            {"hosted": (("web_search", 2),), "is_free": True},
+        ),
+        (
+            RESPONSES,
+            {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}},
+            {"hosted": (("web_search", None),), "is_free": False},
+        ),
+        (RESPONSES, {"text": {"format": {"type": "json_schema"}}}, {"is_structured": True}),
+        (
+            MESSAGES,
+            {"tools": [SEARCH, {"name": "f"}], "speed": "fast", "inference_geo": "us"},
+            {"hosted": (("web_search_20250305", 3),), "speed": "fast", "region": "us"},
+        ),
+        (MESSAGES, {"tools": [SEARCH], "tool_choice": {"type": "any"}}, {"is_free": False}),
+        (MESSAGES, {"output_config": {"format": SCHEMA}}, {"is_structured": True}),
+        (
+            GENERATE,
+            {
+                "tools": [{"googleSearch": {}, "functionDeclarations": [{"name": "f"}]}],
+                "toolConfig": {"functionCallingConfig": {"mode": "ANY"}},
+                "generationConfig": {"responseMimeType": "application/json", "candidateCount": 2},
+            },
+            {
+                "hosted": (("googleSearch", None),),
+                "is_free": False,
+                "is_structured": True,
+                "answers": 2,
+            },
+        ),
+        (GENERATE, {"service_tier": "flex"}, {"service_tier": "flex", "is_free": True}),
+    ],
+)
+def test_a_request_says_what_its_price_and_its_changes_hang_on(
+    path: str, body: dict[str, Any], found: dict[str, Any]
+) -> None:
+    request = format_at(path).read(body)
+    assert {name: getattr(request, name) for name in found} == found
