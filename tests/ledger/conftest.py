@@ -1,4 +1,4 @@
-"""An engine of this machine, for all tests of a module that ask for one."""
+"""An engine of this machine, for all tests of a module that ask for one, and files in memory."""
 
 import tempfile
 from collections.abc import Iterator
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_memory import MEMORY
+from tests.in_memory import tmp_path as tmp_path
 from tests.ledger.engines import Engine
-from tests.ledger.sqlite.conftest import MEMORY
 
 
 @pytest.fixture(scope="module")

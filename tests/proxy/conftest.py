@@ -1,10 +1,11 @@
-"""What the tests of the proxy install: SDKs in JavaScript."""
+"""Keep the files of these tests in memory, and install SDKs in JavaScript."""
 
 import shutil
 import subprocess
 
 import pytest
 
+from tests.in_memory import tmp_path as tmp_path
 from tests.paths import ROOT
 
 

@@ -12,8 +12,8 @@ from budget_core.ledger.limit import Limit
 from budget_cpython import BudgetWrapper
 from budget_cpython.ledger.sqlite import SqliteLedger, loaded_ledger
 from budget_cpython.ledger.sqlite.loaded_ledger import SWEEP_EVERY
+from tests.in_memory import MEMORY
 from tests.ledger.sqlite import kills as ledger_kills
-from tests.ledger.sqlite.conftest import MEMORY
 from tests.ledger.sqlite.watch import Watch, watched
 from tests_micro.script import Script, says
 
