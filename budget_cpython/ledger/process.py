@@ -1,13 +1,16 @@
 """What this process notes of calls on ledgers, and knows for them."""
 
 from contextlib import suppress
-from typing import Any
 
 from budget_core.ledger.hold import Process
 from budget_cpython.deadline import Deadline
 from budget_cpython.ledger.refusals import as_one_call
 from budget_cpython.ledger.usage_log import note_call
 from budget_cpython.prices.answer_lengths import longest_answer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class NotingProcess(Process):
@@ -25,7 +28,7 @@ class NotingProcess(Process):
 PROCESS = NotingProcess()
 
 
-def give_process(ledger: Any) -> None:
+def give_process(ledger: "Any") -> None:
     """Give this process to a ledger that has none, such as one of another package."""
     if not hasattr(ledger, "process"):
         with suppress(AttributeError):  # one that takes no attributes is asked without it
