@@ -33,7 +33,9 @@ class SqliteConnection:
 
     The file is opened by the first transaction, and again after an error, `close` and a fork, and
     if it was restored. It is checked whole when it is opened first. `timeout` is in seconds.
-    With `syncs_all` every transaction is synced; else some need not be, and the file says so.
+    With `syncs_all` every transaction is synced; else some need not be, and the file says so. While
+    a transaction is open, `is_unchanged` says whether no other connection has written to the file
+    since this one's last transaction.
     """
 
     def __init__(self, file: LedgerFile, timeout: float, syncs_all: bool = True) -> None:
@@ -41,6 +43,8 @@ class SqliteConnection:
         self._file = file
         self._syncs_all = syncs_all
         self._is_synced = True  # the transaction under way, and those after it
+        self.is_unchanged = False
+        self._written = -1  # SQLite's count of what other connections have written
         self._db: sqlite3.Connection
         self._pid = 0  # of the process that has the file open
         self._id: str | None = None  # of the ledger that this is for from now on
@@ -56,16 +60,13 @@ class SqliteConnection:
         nap = 0.0002
         while True:  # at random moments: by SQLite's own waiting some processes starve
             try:
-                if self._pid != os.getpid() or self._file.place() != self._place:
+                if self._pid != os.getpid() or self._identity() != self._place:
                     self._open()
                 if is_synced != self._is_synced:
                     self._sync(is_synced)
                 self._db.execute("BEGIN IMMEDIATE")
-                (version,) = self._db.execute("PRAGMA user_version").fetchone()
-                if version == len(schema.MIGRATIONS):
-                    return self._db
-                schema.check(self._db, self._file.path)
-                raise self._file.corrupt("was emptied")
+                self._look()
+                return self._db
             except SQLITE_ERRORS as error:
                 if primary_code(error) != sqlite3.SQLITE_BUSY:
                     self.roll_back(error)
@@ -74,6 +75,25 @@ class SqliteConnection:
                     raise self.locked(error) from error
             time.sleep(nap * (0.5 + random.random()))  # noqa: S311 - naps, not secrets
             nap = min(nap * 1.2, _LONGEST_NAP)
+
+    def _identity(self) -> tuple[int, int, bool] | None:
+        """Return which file lies there, and whether it is empty; `None` where none is seen."""
+        try:
+            status = os.stat(self._file.path)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino, not status.st_size
+
+    def _look(self) -> None:
+        """Look whether another connection has written, and then whether it left the version."""
+        (written,) = self._db.execute("PRAGMA data_version").fetchone()
+        self.is_unchanged = written == self._written
+        if not self.is_unchanged:
+            (version,) = self._db.execute("PRAGMA user_version").fetchone()
+            if version != len(schema.MIGRATIONS):
+                schema.check(self._db, self._file.path)
+                raise self._file.corrupt("was emptied")
+            self._written = written
 
     def roll_back(self, error: Exception | None = None) -> bool:
         """Undo the transaction; return whether one was open.
@@ -134,7 +154,7 @@ class SqliteConnection:
         except OSError as error:
             raise self.ledger_error(error) from error
         self.close()
-        place = file.place()
+        place = self._identity()
         logged = file.has_log()
         check_log(file, self._id)
         db = sqlite3.connect(
@@ -166,7 +186,7 @@ class SqliteConnection:
             db.close()
             raise
         self._db, self._pid, self._id = db, os.getpid(), found
-        self._is_synced = True
+        self._is_synced, self._written = True, -1
         self._place = self._whole = place and (*place[:2], False)
 
     def __del__(

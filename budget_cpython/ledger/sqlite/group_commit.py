@@ -48,6 +48,7 @@ class GroupCommit:
     ) -> None:
         self._connection = connection
         self._core = core
+        self._is_known = False  # whether the last transaction was committed, as the core has it
         self._unsynced = unsynced
         self._in_use = RLock()  # held while the connection is used, or kept closed
         self._changed = Condition()  # held while the attributes below change
@@ -153,10 +154,11 @@ class GroupCommit:
         connection = self._connection
         committing = False
         operations = list(map(_operation, batch))
+        is_known, self._is_known = self._is_known, False  # if this is interrupted
         try:
             db = connection.begin(until, not dict(operations).keys() <= self._unsynced)
             try:
-                results = self._core.perform(db, operations)
+                results = self._core.perform(db, operations, is_known and connection.is_unchanged)
             except Exception as error:  # noqa: BLE001 - its own thread raises it
                 connection.roll_back(error)
                 if len(batch) > 1:
@@ -169,7 +171,7 @@ class GroupCommit:
                 one.result = result
             committing = True
             db.execute("COMMIT")
-            self._core.is_current = True
+            self._is_known = True
             for one in batch:
                 one.done = True
         except SQLITE_ERRORS as error:

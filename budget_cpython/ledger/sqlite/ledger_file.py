@@ -108,21 +108,12 @@ class LedgerFile(SafePath):
         except OSError:
             return False
 
-    def place(self) -> tuple[int, int, bool] | None:
-        """Return the identity of the file that lies there, `None` where no file is seen.
-
-        The last item is whether it is empty.
-        """
-        try:
-            status = os.stat(self.path)
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino, not status.st_size
-
     def inode(self) -> str:
         """Return the inode of the file that lies there, nothing where none is seen."""
-        place = self.place()
-        return "" if place is None else str(place[1])
+        try:
+            return str(os.stat(self.path).st_ino)
+        except OSError:
+            return ""
 
     def corrupt(self, what: str, cause: Exception | None = None) -> LedgerCorruptError:
         """Return the error for a file that is not to be trusted."""

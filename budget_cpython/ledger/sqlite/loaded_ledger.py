@@ -52,11 +52,9 @@ class LoadedLedger(memory.Ledger):
     They are loaded from a file together, and saved where they have changed. The clock stands still
     meanwhile. One thread at a time uses it.
 
-    What was loaded stays loaded while it is as in the file: until another connection writes, or a
-    window ends. `is_current` is to be set once a transaction is committed; else all is forgotten.
+    What was loaded stays loaded while it is as in the file: until another connection writes, what
+    was done is undone, or a window ends.
     """
-
-    is_current = False
 
     _paths = staticmethod(_chain)
 
@@ -64,20 +62,23 @@ class LoadedLedger(memory.Ledger):
         self, clock: Callable[[], float], windows: Callable[[Any], Window], **options: Any
     ) -> None:
         super().__init__(clock, Lock(), windows=lru_cache(64)(windows), **options)
-        self._db: Any = None
-        self._version = 0  # of what others have written, as SQLite counts it
+        self._db: sqlite3.Connection
+        self._forget()
 
-    def perform(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> list[Any]:
+    def perform(
+        self, db: sqlite3.Connection, operations: Sequence[Operation], keeps: bool
+    ) -> list[Any]:
         """Do operations on a file, in their order; return their results.
+
+        What is loaded is kept if it `keeps` being so in the file.
 
         A `LedgerError` in the place of one is an answer too, and so is the `ValueError` of a
         malformed argument. `None` is the result of one of `READS` that is to be done again, after a
         commit. Raises whatever else goes wrong: then the file's transaction is to be undone.
         """
-        (version,) = db.execute("PRAGMA data_version").fetchone()
-        if not self.is_current or db is not self._db or version != self._version:
+        self._db = db
+        if not keeps:
             self._forget()
-        self._db, self._version, self.is_current = db, version, False
         results: list[Any] = []
         for at, (operation, arguments) in enumerate(operations):
             goes_on = at > 0 and operation in _TOGETHER and operations[at - 1][0] in _TOGETHER

@@ -26,6 +26,7 @@ from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.sqlite import SqliteLedger, connection, group_commit
+from budget_cpython.ledger.sqlite.loaded_journal import LoadedJournal
 from tests.forked import in_child
 from tests.ledger.machine import comparable
 from tests.ledger.patience import NO_HURRY
@@ -158,6 +159,23 @@ def test_what_another_program_writes_is_seen_by_the_next_operation(
         db.commit()
     with pytest.raises(LedgerUnavailableError, match="checksum"):
         ledger.commit(Hold("org", "last"))
+
+
+def test_an_interrupt_leaves_nothing_loaded_that_another_program_has_changed(
+    ledger: SqliteLedger, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    ledger.charge("org", ONE)
+    with SqliteLedger(path, clock=lambda: NOON) as other:
+        other.charge("org", {"tokens": 90})
+    with monkeypatch.context() as patch:
+        patch.setattr(LoadedJournal, "perform", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.charge("org", ONE)
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve("org", {"tokens": 10})
 
 
 @pytest.mark.parametrize("statement", ["UPDATE buckets", "COMMIT"])
