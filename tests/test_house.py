@@ -73,6 +73,18 @@ def test_the_core_imports_nothing_of_the_package_for_cpython() -> None:
     assert not {full for full in found if full.startswith("budget_cpython")}
 
 
+def test_vendors_import_the_core_alone() -> None:
+    found = {
+        full
+        for name, path in modules("budget_cpython").items()
+        if name.startswith("budget_cpython.vendors")
+        for full in imported(path)
+        if full.startswith("budget_cpython")
+    }
+    assert found
+    assert not {full for full in found if not full.startswith("budget_cpython.vendors")}
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_package_imports_the_scripted_model_which_no_release_has(package: str) -> None:
     found = {full for path in modules(package).values() for full in imported(path)}
