@@ -242,9 +242,10 @@ def test_type_checkers_see_the_constructor_and_what_dataclasses_makes_of_it(
 ) -> None:
     program = tmp_path / "typed.py"
     program.write_text(TYPED)
+    cache = ROOT / ".mypy_cache/typed"
     options = ["--strict", "--follow-imports=silent", f"--config-file={os.devnull}"]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, f"--cache-dir={tmp_path}", str(program)],
+        [sys.executable, "-m", "mypy", *options, f"--cache-dir={cache}", str(program)],
         env={**os.environ, "MYPYPATH": str(ROOT)},
         capture_output=True,
         text=True,
