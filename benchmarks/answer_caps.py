@@ -18,7 +18,7 @@ from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.llm_hold import LlmHold
 from budget_core.settlement import Settlement
 from budget_cpython import BudgetExceededError, ChatResponse, Ledger, Limit, Price
-from budget_cpython.prices.answer_lengths import longest_answer
+from budget_cpython.vendors.answer_lengths import longest_answer
 
 PAGE = ROOT / "docs/money.md"
 MODEL = "gpt-5"  # whose answers may be long

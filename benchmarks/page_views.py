@@ -14,8 +14,8 @@ from benchmarks.figures import Figure
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage
 from budget_cpython.ledger.sqlite import SqliteLedger
-from budget_cpython.serve import make_app
-from budget_cpython.serve.server import running
+from budget_cpython.serve.app import make_app
+from budget_cpython.web.server import running
 
 MOST_S = 2.0
 _ACCOUNTS, _FEW = 10_000, 200

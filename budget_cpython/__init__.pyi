@@ -36,8 +36,8 @@ from budget_cpython.agent.envelope import Envelope as Envelope
 from budget_cpython.agent.exoclaw import ExoclawBudget as ExoclawBudget
 from budget_cpython.agent.operative import Operative as Operative
 from budget_cpython.agent.tool import tool as tool
-from budget_cpython.deadline import Deadline as Deadline
-from budget_cpython.deadline import DeadlineToken as DeadlineToken
+from budget_cpython.context.deadline import Deadline as Deadline
+from budget_cpython.context.deadline import DeadlineToken as DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor as BoundedToolExecutor
 from budget_cpython.executor import tool_timeout as tool_timeout
 from budget_cpython.files.store import FileBudgetStore as FileBudgetStore

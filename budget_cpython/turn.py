@@ -4,7 +4,7 @@ from threading import Lock
 
 from budget_core import turn_budget, turn_records, turn_state
 from budget_cpython.config import dataclass_of
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -171,7 +171,7 @@ def test_what_a_process_shares_is_in_one_module() -> None:
     found = {
         f"{name}.{state}"
         for name, path in modules("budget_cpython").items()
-        if "emulator.device" not in name and name != "budget_cpython.process_state"
+        if "emulator.device" not in name and name != "budget_cpython.context.process_state"
         for state in shared_state(ast.parse(path.read_text()))
     }
     assert found == {"budget_cpython.serve.operations.SERVED"}  # which is filled on import

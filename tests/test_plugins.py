@@ -15,9 +15,9 @@ import pytest
 from budget_core.ledger.errors import BudgetExceededError
 from budget_cpython import Ledger, budgeted, open_ledger
 from budget_cpython.adapters.budgeted import adapter
+from budget_cpython.context.process_state import PLUGINS
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.opening import engine, open_async_ledger
-from budget_cpython.process_state import PLUGINS
 from tests.paths import ROOT
 
 CLIENT = """

@@ -7,7 +7,7 @@ from budget_core.notices import show_on
 from budget_cpython.adapters.account import Options
 from budget_cpython.adapters.current import enter
 from budget_cpython.adapters.opened_accounts import Caller, open_accounts, watch_clients
-from budget_cpython.entered import WithEntry, last_entry, leave
+from budget_cpython.context.entered import WithEntry, last_entry, leave
 from budget_cpython.ledger.limit_parser import ParsedBudget
 
 _BLOCK = Caller("block")

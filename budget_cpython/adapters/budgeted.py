@@ -26,19 +26,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 _GROUP = "microbudget.adapters"
 # the adapter of what a package makes, by the package; each has `budgeted(what, accounts)`
 _ADAPTERS = {
-    "openai": ("http.openai", Caller("openai", tools=False)),
-    "anthropic": ("http.anthropic", Caller("anthropic", tools=False)),
-    "google.genai": ("http.google_genai", Caller("google", tools=False)),
-    "httpx": ("http.client", Caller("httpx", tools=False)),
-    "httpx2": ("http.client", Caller("httpx", tools=False)),
-    "litellm": ("frameworks.litellm", Caller("litellm", tools=False)),
-    "langchain_core": ("frameworks.langchain.model", Caller("langchain", tools=False)),
-    "agents": ("frameworks.openai_agents", Caller("openai-agents")),
-    "pydantic_ai": ("frameworks.pydantic_ai", Caller("pydantic-ai")),
-    "claude_agent_sdk": ("frameworks.claude_agent", Caller("claude-agent")),
-    "mcp": ("frameworks.mcp", Caller("mcp", models=False)),
-    "smolagents": ("frameworks.smolagents", Caller("smolagents")),
-    "crewai": ("frameworks.crewai", Caller("crewai", tools=False)),
+    "openai": ("adapters.http.openai", Caller("openai", tools=False)),
+    "anthropic": ("adapters.http.anthropic", Caller("anthropic", tools=False)),
+    "google.genai": ("adapters.http.google_genai", Caller("google", tools=False)),
+    "httpx": ("adapters.http.client", Caller("httpx", tools=False)),
+    "httpx2": ("adapters.http.client", Caller("httpx", tools=False)),
+    "litellm": ("adapters.frameworks.litellm", Caller("litellm", tools=False)),
+    "langchain_core": ("adapters.frameworks.langchain.model", Caller("langchain", tools=False)),
+    "agents": ("adapters.frameworks.openai_agents", Caller("openai-agents")),
+    "pydantic_ai": ("adapters.frameworks.pydantic_ai", Caller("pydantic-ai")),
+    "claude_agent_sdk": ("run.claude_agent", Caller("claude-agent")),
+    "mcp": ("adapters.frameworks.mcp", Caller("mcp", models=False)),
+    "smolagents": ("adapters.frameworks.smolagents", Caller("smolagents")),
+    "crewai": ("adapters.frameworks.crewai", Caller("crewai", tools=False)),
 }
 
 
@@ -115,7 +115,7 @@ def _adapter_of(what: Any) -> tuple[Any, Caller]:
     package = next((name for name in packages if name in _ADAPTERS), None)
     if package is not None:
         name, caller = _ADAPTERS[package]
-        found = import_module("budget_cpython.adapters." + name)
+        found = import_module("budget_cpython." + name)
     else:
         plugin = find_plugin(_GROUP, packages)
         if plugin is None:

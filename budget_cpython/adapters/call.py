@@ -18,10 +18,10 @@ from budget_core.settlement import is_closing
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 from budget_cpython.adapters.account import Accounts, BudgetAccount
 from budget_cpython.adapters.event_loop import has_event_loop
-from budget_cpython.deadline import current_or_none
-from budget_cpython.entered import current_accounts
+from budget_cpython.context.deadline import current_or_none
+from budget_cpython.context.entered import current_accounts
+from budget_cpython.context.process_state import OPEN_CALLS
 from budget_cpython.prices.candidate_models import CandidateModels
-from budget_cpython.process_state import OPEN_CALLS
 from budget_cpython.vendors.request import Admitted, LlmRequest
 
 _ANSWERED: ContextVar[tuple["Answered", ...]] = ContextVar("microbudget.answered", default=())

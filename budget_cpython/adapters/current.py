@@ -10,11 +10,11 @@ from threading import Thread
 from types import MethodType
 from typing import Any
 
-from budget_cpython import entered
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.deadline import Deadline, set_current
-from budget_cpython.entered import WithEntry
-from budget_cpython.process_state import replace
+from budget_cpython.context import entered
+from budget_cpython.context.deadline import Deadline, set_current
+from budget_cpython.context.entered import WithEntry
+from budget_cpython.context.process_state import replace
 
 
 def enter(account: BudgetAccount, seconds: float | None) -> WithEntry:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from budget_cpython.adapters.account import Accounts, BudgetAccount, Options, check_prices
+from budget_cpython.context.process_state import DEFAULT_LIMITS, LOCK
 from budget_cpython.ledger.default_ledger import (
     default_account,
     default_url,
@@ -12,7 +13,6 @@ from budget_cpython.ledger.default_ledger import (
     usable_default,
 )
 from budget_cpython.ledger.limit_parser import ParsedBudget
-from budget_cpython.process_state import DEFAULT_LIMITS, LOCK
 
 
 @dataclass(frozen=True)

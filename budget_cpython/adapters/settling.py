@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.provider_errors import as_settled, budget_error
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 
 Around = Callable[[], AbstractContextManager[None]]
 

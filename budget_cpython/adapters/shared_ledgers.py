@@ -9,11 +9,11 @@ from budget_core.errors import BudgetError
 from budget_core.ledger import memory
 from budget_core.ledger.llm_account import IN_PROCESS, LedgerAccount
 from budget_core.ledger.outbox import finish
+from budget_cpython.context.process_state import GIVEN_LEDGERS, LOCK, OPENED_LEDGERS, at_end
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.opening import open_ledger, sqlite_path
 from budget_cpython.ledger.process import give_process
 from budget_cpython.ledger.threaded import ThreadedLedger
-from budget_cpython.process_state import GIVEN_LEDGERS, LOCK, OPENED_LEDGERS, at_end
 
 
 class ForkedLedgerError(BudgetError):

@@ -13,8 +13,8 @@ from budget_core.ledger.waiting import reserve_waiting
 from budget_core.provider import maybe_await
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import distinct
-from budget_cpython.deadline import Deadline
-from budget_cpython.entered import current_accounts
+from budget_cpython.context.deadline import Deadline
+from budget_cpython.context.entered import current_accounts
 from budget_cpython.ledger.limit_words import TOOL_CALLS
 from budget_cpython.ledger.usage_log import note_tool_call
 

@@ -20,6 +20,6 @@ class Envelope(core.Envelope, TurnBudget):  # type: ignore[misc, override] # its
     """
 
     LOCK = Lock
-    DEADLINES = "budget_cpython.deadline"
+    DEADLINES = "budget_cpython.context.deadline"
     min_tool_s = 0.0  # no tool outlives its run
     budget: Budget

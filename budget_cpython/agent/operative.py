@@ -16,7 +16,7 @@ from budget_cpython.agent.envelope import Envelope
 from budget_cpython.agent.parallel import ParallelRun
 from budget_cpython.agent.run_handle import RunHandle
 from budget_cpython.agent.toolbox import ExecutorToolbox
-from budget_cpython.deadline import current_or_none
+from budget_cpython.context.deadline import current_or_none
 from budget_cpython.executor import BoundedToolExecutor
 from budget_cpython.turn import TurnRuntimeState
 

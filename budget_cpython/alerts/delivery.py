@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 from budget_core.errors import BudgetError
 from budget_core.log import log
 from budget_core.wall_clock import DAY
-from budget_cpython.alerts.alert_log import (
+from budget_cpython.alerts.channels import AlertChannel
+from budget_cpython.alerts.messages import AlertMessage
+from budget_cpython.alerts.sending import THREADS, AlertNotSentError
+from budget_cpython.ledger.journal import JournaledLedger, LedgerEvent
+from budget_cpython.ops.alert_log import (
     ALERT,
     CROSSINGS,
     DEAD,
@@ -17,10 +21,6 @@ from budget_cpython.alerts.alert_log import (
     SENDING,
     AlertLog,
 )
-from budget_cpython.alerts.channels import AlertChannel
-from budget_cpython.alerts.messages import AlertMessage
-from budget_cpython.alerts.sending import THREADS, AlertNotSentError
-from budget_cpython.ledger.journal import JournaledLedger, LedgerEvent
 
 BACKOFF_S = (10, 60, 300, 1800, 7200, 21_600)  # after each attempt but the last one
 LEASE_S = 60  # of an attempt whose process may have died

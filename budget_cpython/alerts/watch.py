@@ -10,13 +10,13 @@ from uuid import uuid4
 
 from budget_core.errors import BudgetError
 from budget_core.log import log
-from budget_cpython.alerts.alert_log import DELIVERED
 from budget_cpython.alerts.channels import AlertChannel
 from budget_cpython.alerts.crossings import CrossingWatch
 from budget_cpython.alerts.delivery import AlertDelivery
 from budget_cpython.alerts.messages import AlertMessage
 from budget_cpython.alerts.sending import THREADS, AlertNotSentError, AlertSender
 from budget_cpython.ledger.journal import JournaledLedger, LedgerEvent
+from budget_cpython.ops.alert_log import DELIVERED
 
 EVERY_S = 10.0
 _CLOSING_S = 5.0

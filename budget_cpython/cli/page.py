@@ -40,9 +40,9 @@ def page(options: argparse.Namespace) -> int:
     exit codes:
       0  it was stopped
     """
-    from budget_cpython.serve.addresses import ListenAddress
-    from budget_cpython.serve.connections import ConnectionLimits
-    from budget_cpython.serve.server import run_service
+    from budget_cpython.web.addresses import ListenAddress
+    from budget_cpython.web.connections import ConnectionLimits
+    from budget_cpython.web.server import run_service
 
     address = ListenAddress.parse(options.listen)
     if not address.is_local or address.path:
@@ -65,8 +65,8 @@ def make_secret_page(ledger: Any, token: str) -> Any:
     from budget_cpython.page.app import make_page
     from budget_cpython.page.doors import OpenDoor
     from budget_cpython.page.watch import LedgerWatch
-    from budget_cpython.serve.addresses import check_host
-    from budget_cpython.serve.served_ledger import ServedLedger
+    from budget_cpython.web.addresses import check_host
+    from budget_cpython.web.served_ledger import ServedLedger
 
     door = OpenDoor(name=f"user {getpass.getuser()}", check=check_host)
     page = make_page(LedgerWatch(ServedLedger(ledger, _ENGINE_S)), door)

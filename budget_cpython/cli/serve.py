@@ -130,7 +130,8 @@ def _is_awaited(options: argparse.Namespace) -> bool:
 
 
 def _make_app(options: argparse.Namespace, ledger: Any) -> Any:
-    from budget_cpython.serve import KeyFileError, make_app
+    from budget_cpython.serve.app import make_app
+    from budget_cpython.web.keys import KeyFileError
 
     keys = open_keys(options)
     if keys is not None:
@@ -169,7 +170,7 @@ def _engine_of(options: argparse.Namespace) -> str:
 def _open_ledger(options: argparse.Namespace, awaited: bool = False) -> Any:
     """Open the ledger; `ValueError` for an option that is not for its engine."""
     from budget_cpython.ledger.opening import open_async_ledger, open_ledger
-    from budget_cpython.serve.devices import AXES
+    from budget_cpython.web.devices import AXES
 
     url = options.engine
     axes = options.axes and [*options.axes, *AXES]

@@ -11,7 +11,7 @@ from budget_cpython.cli.service import open_keys
 from budget_cpython.columns import columns
 
 if TYPE_CHECKING:
-    from budget_cpython.serve import KeyFile
+    from budget_cpython.web.keys import KeyFile
 
 
 @command("NAME --keys --account --rights", "serve")

@@ -11,8 +11,8 @@ from budget_cpython.cli.options import KEYS_VARIABLE
 from budget_cpython.ledger.default_ledger import ENGINE_VARIABLE as ENGINE_VARIABLE
 
 if TYPE_CHECKING:
-    from budget_cpython.serve import KeyFile
-    from budget_cpython.serve.addresses import ListenAddress
+    from budget_cpython.web.addresses import ListenAddress
+    from budget_cpython.web.keys import KeyFile
 
 # options of the table: how calls within a budget go, and the connections of a service
 CALL_RULES = "--notices --strict --fallback-model --wait --repeats --max-tokens"
@@ -51,7 +51,7 @@ def begin_worker() -> None:
     import multiprocessing
     import threading
 
-    from budget_cpython.serve.server import log_requests
+    from budget_cpython.web.server import log_requests
 
     log_requests()
     first = multiprocessing.parent_process()
@@ -89,7 +89,7 @@ def warn(text: str) -> None:
 
 def open_keys(options: argparse.Namespace) -> "KeyFile | None":
     """Return the file of keys, or `None` if there is none."""
-    from budget_cpython.serve import KeyFile
+    from budget_cpython.web.keys import KeyFile
 
     path = options.keys or os.environ.get(KEYS_VARIABLE)
     return KeyFile(path) if path else None
@@ -100,9 +100,9 @@ def prepare_service(options: argparse.Namespace) -> "Callable[..., int]":
 
     Raises `ValueError` for an address that others reach, where there are no keys.
     """
-    from budget_cpython.serve.addresses import ListenAddress
-    from budget_cpython.serve.connections import ConnectionLimits, allow_connections
-    from budget_cpython.serve.server import run_service
+    from budget_cpython.web.addresses import ListenAddress
+    from budget_cpython.web.connections import ConnectionLimits, allow_connections
+    from budget_cpython.web.server import run_service
 
     address = ListenAddress.parse(options.listen)
     if options.ssl_keyfile and not options.ssl_certfile:

@@ -17,7 +17,7 @@ from budget_core.errors import DeadlineExceeded
 from budget_core.log import log
 from budget_core.turn_state import COMPLETED, TIMED_OUT
 from budget_core.waking import from_any_thread
-from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
+from budget_cpython.context.deadline import DeadlineToken, current_or_none, set_current
 from budget_cpython.executor.options import describe
 from budget_cpython.executor.outcome import ToolKilled, ToolOutcome
 from budget_cpython.executor.slots import Slots, SlotsBusyError, happens

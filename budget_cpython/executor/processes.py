@@ -15,9 +15,9 @@ from typing import Any
 
 from budget_core.agent.stop import in_words
 from budget_core.errors import BudgetError
-from budget_cpython.deadline import Deadline, DeadlineToken
+from budget_cpython.context.deadline import Deadline, DeadlineToken
+from budget_cpython.context.process_state import TOOL_GROUPS, at_end
 from budget_cpython.executor.outcome import ToolKilled
-from budget_cpython.process_state import TOOL_GROUPS, at_end
 
 _SPAWN = get_context("spawn")  # a fork would copy locks that other threads hold
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from budget_core.checks import check_limit
 from budget_core.waking import from_any_thread
+from budget_cpython.context.process_state import begin_again_in_children
 from budget_cpython.executor.threads import THREADS
-from budget_cpython.process_state import begin_again_in_children
 
 
 class SlotsBusyError(Exception):

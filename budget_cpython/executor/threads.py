@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from threading import TIMEOUT_MAX, Lock, Thread
 from typing import Any
 
-from budget_cpython.process_state import begin_again_in_children
+from budget_cpython.context.process_state import begin_again_in_children
 
 MAX_IDLE = 8
 

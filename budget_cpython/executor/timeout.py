@@ -7,7 +7,7 @@ from typing import Any
 
 from budget_core.durations import in_ms
 from budget_core.errors import DeadlineExceeded
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.executor.options import Function, is_async
 from budget_cpython.executor.slots import Slots, SlotsBusyError
 from budget_cpython.executor.threads import ends_within

@@ -5,8 +5,8 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 
 from budget_core.errors import StoreError
-from budget_cpython.files.plain_file import make_folder, open_plain
-from budget_cpython.process_state import begin_again_in_children
+from budget_cpython.context.process_state import begin_again_in_children
+from budget_cpython.plain_file import make_folder, open_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from budget_core.checks import check_count
 from budget_core.checksum import decode, encode, framed
 from budget_core.errors import StateCorruptError, StoreError
 from budget_cpython.files.lock import FileLock
-from budget_cpython.files.plain_file import NotPlainError, SafePath, read_plain, replace_file
+from budget_cpython.plain_file import NotPlainError, SafePath, read_plain, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

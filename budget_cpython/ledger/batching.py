@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.process_state import begin_again_in_children
+from budget_cpython.context.process_state import begin_again_in_children
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")

@@ -9,10 +9,10 @@ from budget_core.ledger.hold import TTL, Hold, wake
 from budget_core.ledger.outbox import finish
 from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
+from budget_cpython.context.process_state import begin_again_in_children
 from budget_cpython.ledger.deliveries import ForTasks, ForThreads
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 from budget_cpython.ledger.usage_log import flush_usage_awaited
-from budget_cpython.process_state import begin_again_in_children
 from budget_cpython.wall_clock import WALL
 
 

@@ -15,13 +15,13 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.hold import Hold, check_hold, check_ttl
 from budget_core.ledger.outbox import new_key
 from budget_core.monotonic import MONOTONIC, MonotonicClock
+from budget_cpython.context.process_state import begin_again_in_children
 from budget_cpython.ledger.deliveries import ForTasks, ForThreads
 from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.ledger.noting import note_quietly_awaited
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 from budget_cpython.ledger.prefilled_lease import PrefilledLease
-from budget_cpython.process_state import begin_again_in_children
 from budget_cpython.wall_clock import WALL
 
 OFFLINE = (LedgerUnavailableError, LedgerFullError)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from budget_cpython.process_state import PLUGINS
+from budget_cpython.context.process_state import PLUGINS
 
 T = TypeVar("T")
 

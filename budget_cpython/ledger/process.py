@@ -3,10 +3,10 @@
 from contextlib import suppress
 
 from budget_core.ledger.hold import Process
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.ledger.refusals import as_one_call
 from budget_cpython.ledger.usage_log import note_call
-from budget_cpython.prices.answer_lengths import longest_answer
+from budget_cpython.vendors.answer_lengths import longest_answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

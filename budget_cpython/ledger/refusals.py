@@ -6,8 +6,8 @@ from threading import Lock
 from weakref import ref
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerError
+from budget_cpython.context.process_state import UNTOLD, begin_again_in_children, tell_at_end
 from budget_cpython.ledger.noting import note_quietly, note_quietly_awaited
-from budget_cpython.process_state import UNTOLD, begin_again_in_children, tell_at_end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from budget_core.ledger.waiting import reserve_waiting
 from budget_core.log import log
 from budget_core.until import stamp
 from budget_core.wall_clock import DAY
+from budget_cpython.context.process_state import begin_again_in_children
 from budget_cpython.ledger.limit_changes import change_of, changed_by
 from budget_cpython.ledger.operations import OPERATIONS
 from budget_cpython.ledger.outages import OutageLog
@@ -34,7 +35,6 @@ from budget_cpython.ledger.refusals import RefusalLog
 from budget_cpython.ledger.remote_journal import RemoteJournal
 from budget_cpython.ledger.usage_log import flush_usage_awaited
 from budget_cpython.ledger.windows import Window, parse_window
-from budget_cpython.process_state import begin_again_in_children
 from budget_cpython.wall_clock import WALL
 
 MAX_KEEP = 10**10

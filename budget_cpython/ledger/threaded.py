@@ -6,8 +6,8 @@ from contextvars import copy_context
 from typing import Any
 
 from budget_core.ledger._types import LedgerProtocol
+from budget_cpython.context.process_state import begin_again_in_children
 from budget_cpython.ledger.passthrough import AsyncPassthrough
-from budget_cpython.process_state import begin_again_in_children
 
 THREADS = 16  # at most; each begins when it is needed
 

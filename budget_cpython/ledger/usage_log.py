@@ -6,7 +6,7 @@ from weakref import ref
 
 from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.hold import origin
-from budget_cpython.process_state import (
+from budget_cpython.context.process_state import (
     LOCK,
     UNTOLD,
     USAGE_LOGS,

@@ -21,8 +21,8 @@ from budget_cpython.page.forms import check_token, place_of, read_form, set_cook
 from budget_cpython.page.rendering import HEADERS, render, static_file
 from budget_cpython.page.views import one_account, overview
 from budget_cpython.page.watch import LedgerWatch, Snapshot
-from budget_cpython.serve.connections import ENDS_AT_STOP
-from budget_cpython.serve.request_body import read_body_first
+from budget_cpython.web.connections import ENDS_AT_STOP
+from budget_cpython.web.request_body import read_body_first
 
 FOLDER = "microbudget/"  # of the page below the service's own URL
 PERIODS = {"24h": 24, "7d": 7 * 24, "30d": 30 * 24}

@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from budget_cpython.ledger.selection import is_below
-from budget_cpython.serve.addresses import check_local
-from budget_cpython.serve.keys import Key, KeyFile, KeyFileError
+from budget_cpython.web.addresses import check_local
+from budget_cpython.web.keys import Key, KeyFile, KeyFileError
 
 SESSION_S = 12 * 3600
 log = logging.getLogger("microbudget.serve")

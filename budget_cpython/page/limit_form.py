@@ -9,7 +9,7 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.limit_changes import CHANGED_BY
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ops.words import limit_text, limits_text, short_amount
-from budget_cpython.serve.served_ledger import ServedLedger
+from budget_cpython.web.served_ledger import ServedLedger
 
 
 class ProposedLimit(NamedTuple):

@@ -5,16 +5,16 @@ from heapq import nlargest
 from typing import Any, NamedTuple
 
 from budget_core.ledger.hold import Balance
-from budget_cpython.alerts.alert_log import ALERT, undelivered
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage, LedgerEvent
 from budget_cpython.ops.account_tree import AccountStatus
+from budget_cpython.ops.alert_log import ALERT, undelivered
 from budget_cpython.ops.forecast import NEAR, OVER, LimitStatus, limit_status
 from budget_cpython.ops.spending import Spending, spending_by
 from budget_cpython.page.charts import BurnDown, burn_down, has_chart
 from budget_cpython.page.doors import PageReader
 from budget_cpython.page.sentences import grouped, refusal
 from budget_cpython.page.watch import MOST_EVENTS, MOST_HOLDS, Snapshot, first_hour
-from budget_cpython.serve.operations import left_only
+from budget_cpython.web.error_responses import left_only
 
 PAGE = 100  # accounts
 MOST_IN_TREE = 200  # beyond it those nearest their end are first

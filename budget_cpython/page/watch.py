@@ -15,8 +15,8 @@ from budget_cpython.ledger.journal import HOUR_S, HourOfUsage, LedgerEvent, Open
 from budget_cpython.ledger.selection import is_below
 from budget_cpython.ops.account_tree import AccountStatus, accounts_of, by_urgency
 from budget_cpython.page.sentences import CHANGES
-from budget_cpython.serve.devices import ROOT
-from budget_cpython.serve.served_ledger import ServedLedger
+from budget_cpython.web.devices import ROOT
+from budget_cpython.web.served_ledger import ServedLedger
 
 EVERY_S = 2.0
 REFUSALS = ("refused", "observed")

@@ -6,8 +6,8 @@ from typing import Any
 
 from budget_core.prices import TablePrice, price_of
 from budget_core.usage import Usage, read_usage
+from budget_cpython.context.process_state import DEPLOYED
 from budget_cpython.prices.price_table import dearest_in
-from budget_cpython.process_state import DEPLOYED
 
 _MOST_DEPLOYED = 1_000
 

@@ -7,9 +7,9 @@ from starlette.exceptions import HTTPException
 from budget_core.ledger.checks import chain, check_path
 from budget_cpython.page.doors import Door, KeyDoor, OpenDoor
 from budget_cpython.proxy.headers import key_of
-from budget_cpython.serve.addresses import check_local
-from budget_cpython.serve.bearer import check_right, known_key
-from budget_cpython.serve.keys import Key, KeyFile
+from budget_cpython.web.addresses import check_local
+from budget_cpython.web.bearer import check_right, known_key
+from budget_cpython.web.keys import Key, KeyFile
 
 KEY_HEADER = "x-microbudget-key"
 ACCOUNT_HEADER = "x-microbudget-account"

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from budget_core.ledger import memory
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.http.client import budgeted_http_client
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.proxy.access import Access
 from budget_cpython.proxy.accounts import ProxyAccount, Rules
 from budget_cpython.proxy.exchange import Exchange
@@ -27,7 +27,7 @@ from budget_cpython.proxy.forward import Forward
 from budget_cpython.proxy.headers import to_upstream
 from budget_cpython.proxy.upstreams import Upstream, check_plain, choose, vendor_of
 from budget_cpython.proxy.usage_by_model import UsageByModel
-from budget_cpython.serve.served_ledger import ServedLedger, probes
+from budget_cpython.web.served_ledger import ServedLedger, probes
 
 TIMEOUT_HEADER = "x-microbudget-timeout"
 MAX_BODY = 1 << 25  # bytes
@@ -145,7 +145,7 @@ class Proxy:
 
         At its end running answers have a few seconds to finish.
         """
-        from budget_cpython.serve.server import running
+        from budget_cpython.web.server import running
 
         return running(self.app, address)
 

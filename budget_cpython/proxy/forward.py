@@ -13,8 +13,8 @@ from starlette.exceptions import HTTPException
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_cpython.adapters.provider_errors import EXTENSION
 from budget_cpython.adapters.refusals import refusal
-from budget_cpython.deadline import Deadline
-from budget_cpython.process_state import OBSERVERS
+from budget_cpython.context.deadline import Deadline
+from budget_cpython.context.process_state import OBSERVERS
 from budget_cpython.proxy.accounts import ProxyAccount
 from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.headers import Headers, to_client

@@ -23,7 +23,7 @@ _PARTS = (
     "pydantic",
     "genai_prices",
     "budget_cpython.proxy.app",
-    "budget_cpython.serve.server",
+    "budget_cpython.web.server",
 )
 
 
@@ -81,7 +81,7 @@ class ProxyBeside:
                     import_module(name)
                 if self._over.is_set():
                     return
-            from budget_cpython.serve.server import serving
+            from budget_cpython.web.server import serving
 
             self.gate = self._make()
             self._served.enter_context(serving(self.gate, self._listener, self._url))

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.run.descendants import adopt_orphans, descendants, end, send
 from budget_cpython.run.status_line import StatusLine
 

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from budget_core.log import printable
 from budget_cpython.adapters.refusals import REFUSED
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.proxy.usage_by_model import UsageByModel
 
 _TIMEOUT = "x-microbudget-timeout"  # milliseconds, as the proxy takes it

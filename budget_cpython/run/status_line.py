@@ -11,7 +11,7 @@ from budget_core.errors import BudgetError
 from budget_core.ledger.hold import Balance
 from budget_core.ledger.window_words import window_in_words
 from budget_core.money import dollars
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.ops.words import duration
 
 if TYPE_CHECKING:

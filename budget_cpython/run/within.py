@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from budget_core.errors import BudgetError
 from budget_core.ledger.hold import Balance
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.proxy.usage_by_model import UsageByModel
 from budget_cpython.run.accounts import DrawnAccount
 from budget_cpython.run.beside import ProxyBeside
@@ -18,7 +18,7 @@ from budget_cpython.run.command import Command
 from budget_cpython.run.environment import Routes
 from budget_cpython.run.report import Report
 from budget_cpython.run.status_line import Left, StatusLine
-from budget_cpython.serve.addresses import ListenAddress
+from budget_cpython.web.addresses import ListenAddress
 
 if TYPE_CHECKING:
     from budget_cpython.run.gate import ProxyGate

@@ -14,15 +14,15 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
 from budget_cpython.serve.batch import BatchEndpoint
-from budget_cpython.serve.devices import DeviceReports
 from budget_cpython.serve.endpoint import OperationEndpoint
-from budget_cpython.serve.error_responses import error_reply
-from budget_cpython.serve.keys import KeyFile
 from budget_cpython.serve.openapi import document
 from budget_cpython.serve.operations import SERVED, ServedOperation
-from budget_cpython.serve.request_body import BATCH_URL, read_body_first
-from budget_cpython.serve.served_ledger import ServedLedger, probes
 from budget_cpython.serve.service import LedgerService
+from budget_cpython.web.devices import DeviceReports
+from budget_cpython.web.error_responses import error_reply
+from budget_cpython.web.keys import KeyFile
+from budget_cpython.web.request_body import BATCH_URL, read_body_first
+from budget_cpython.web.served_ledger import ServedLedger, probes
 
 
 def make_app(

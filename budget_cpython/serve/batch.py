@@ -13,9 +13,7 @@ from budget_core.errors import refuse
 from budget_core.ledger.checks import root
 from budget_cpython.ledger.http_batches import MOST
 from budget_cpython.ledger.operations import TOGETHER
-from budget_cpython.serve.error_responses import JsonReply
 from budget_cpython.serve.field_types import Json
-from budget_cpython.serve.keys import Key
 from budget_cpython.serve.messages import (
     BatchReply,
     BatchRequest,
@@ -24,7 +22,10 @@ from budget_cpython.serve.messages import (
 )
 from budget_cpython.serve.operations import SERVED, AuthorizedRequest
 from budget_cpython.serve.reading import read
-from budget_cpython.serve.request_body import (
+from budget_cpython.serve.service import LedgerService, authorize
+from budget_cpython.web.error_responses import JsonReply
+from budget_cpython.web.keys import Key
+from budget_cpython.web.request_body import (
     MAX_BYTES,
     TOO_DEEP,
     check_type,
@@ -33,7 +34,6 @@ from budget_cpython.serve.request_body import (
     read_batch,
     squeeze,
 )
-from budget_cpython.serve.service import LedgerService, authorize
 
 AT_ONCE = 25  # operations, after which requests of others have their turn
 NAMES = (*TOGETHER, "hold")

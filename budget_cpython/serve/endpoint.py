@@ -10,15 +10,15 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from budget_core.ledger.errors import BudgetExceededError
-from budget_cpython.serve.devices import HEADER, parse_report
-from budget_cpython.serve.error_responses import JsonReply
 from budget_cpython.serve.field_types import Json
-from budget_cpython.serve.keys import Key
 from budget_cpython.serve.messages import NoFields, ReserveRequest
 from budget_cpython.serve.operations import AuthorizedRequest, ServedOperation
 from budget_cpython.serve.reading import read
-from budget_cpython.serve.request_body import check_type, headers_of, parse_object
 from budget_cpython.serve.service import LedgerService, authorize
+from budget_cpython.web.devices import HEADER, parse_report
+from budget_cpython.web.error_responses import JsonReply
+from budget_cpython.web.keys import Key
+from budget_cpython.web.request_body import check_type, headers_of, parse_object
 
 Report = dict[str, int | None]
 

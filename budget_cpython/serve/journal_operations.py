@@ -8,8 +8,6 @@ from starlette.exceptions import HTTPException
 
 from budget_core.errors import refuse
 from budget_cpython.ledger.journal import HourOfUsage, LedgerEvent
-from budget_cpython.serve.devices import ROOT
-from budget_cpython.serve.error_responses import may_see
 from budget_cpython.serve.field_types import Json
 from budget_cpython.serve.messages import (
     AddedReply,
@@ -29,6 +27,8 @@ from budget_cpython.serve.messages import (
     UsageRow,
 )
 from budget_cpython.serve.operations import AuthorizedRequest, serves, show_balance
+from budget_cpython.web.devices import ROOT
+from budget_cpython.web.error_responses import may_see
 
 MOST_ROWS = 1000  # of a page, but for the rest of an account's or an hour's
 _DIGITS = 15

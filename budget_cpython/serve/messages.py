@@ -8,7 +8,6 @@ from budget_core.ledger.bucket import COMMITTED, EXPIRED, HELD, RELEASED
 from budget_core.ledger.checks import MAX_LIMITS
 from budget_cpython.ledger.error_answers import LEDGER_ERRORS
 from budget_cpython.ledger.http_batches import MOST
-from budget_cpython.serve.error_responses import HTTP_ERRORS
 from budget_cpython.serve.field_types import (
     AMOUNT,
     AXIS,
@@ -36,6 +35,7 @@ from budget_cpython.serve.field_types import (
     Window,
     like,
 )
+from budget_cpython.web.error_responses import HTTP_ERRORS
 
 
 class Fields(Struct, forbid_unknown_fields=True):

@@ -9,7 +9,6 @@ from msgspec.json import schema, schema_components
 
 from budget_cpython.ledger.error_answers import LEDGER_ERRORS
 from budget_cpython.serve import journal_operations  # noqa: F401 - which adds operations
-from budget_cpython.serve.error_responses import HTTP_ERRORS
 from budget_cpython.serve.field_types import Json, Key, Path
 from budget_cpython.serve.messages import (
     BatchReply,
@@ -19,8 +18,9 @@ from budget_cpython.serve.messages import (
     StatusReply,
 )
 from budget_cpython.serve.operations import SERVED, ServedOperation
-from budget_cpython.serve.request_body import BATCH_URL
 from budget_cpython.version import version
+from budget_cpython.web.error_responses import HTTP_ERRORS
+from budget_cpython.web.request_body import BATCH_URL
 
 _ALWAYS = (400, 401, 403, 404, 413, 422, 503)
 _REF = "#/components/schemas/{name}"

@@ -23,9 +23,6 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.limit_changes import CHANGED_BY
 from budget_cpython.ledger.operations import OPERATIONS, Operation
 from budget_cpython.ops.json_rows import balance_row
-from budget_cpython.serve.devices import AXES, ROOT, DeviceReports
-from budget_cpython.serve.error_responses import may_see
-from budget_cpython.serve.keys import Key
 from budget_cpython.serve.messages import (
     AccountsReply,
     AfterQuery,
@@ -47,7 +44,10 @@ from budget_cpython.serve.messages import (
     ReserveRequest,
 )
 from budget_cpython.serve.reading import check_id
-from budget_cpython.serve.served_ledger import ServedLedger
+from budget_cpython.web.devices import AXES, ROOT, DeviceReports
+from budget_cpython.web.error_responses import left_only, may_see
+from budget_cpython.web.keys import Key
+from budget_cpython.web.served_ledger import ServedLedger
 
 PAGE = 100  # of the longest paths, within what a small client reads
 
@@ -243,12 +243,6 @@ def show_hold(hold: Hold, known_as: str) -> HoldReply:
 def show_balance(row: Balance, whole: bool) -> BalanceRow:
     """Return a balance as it is answered; unless `whole`, with what is left as the limit."""
     return BalanceRow(**balance_row(row if whole else left_only(row)))
-
-
-def left_only(row: Balance) -> Balance:
-    """Return a balance that shows what is left as if that were the limit."""
-    names = (row.account, row.axis, row.window, row.left)
-    return Balance(*names, 0, 0, row.begins_at, row.resets_at)
 
 
 def _used(asked: CommitRequest | RenewRequest) -> dict[str, Any] | None:

@@ -11,11 +11,11 @@ from starlette.exceptions import HTTPException
 from budget_core.ledger.checks import check_path
 from budget_core.ledger.errors import LedgerError
 from budget_cpython.ledger.operations import Operation
-from budget_cpython.serve.bearer import authenticate, check_right
-from budget_cpython.serve.devices import DeviceReports
-from budget_cpython.serve.error_responses import JsonReply, error_reply
-from budget_cpython.serve.keys import Key, KeyFile
-from budget_cpython.serve.served_ledger import ServedLedger
+from budget_cpython.web.bearer import authenticate, check_right
+from budget_cpython.web.devices import DeviceReports
+from budget_cpython.web.error_responses import JsonReply, error_reply
+from budget_cpython.web.keys import Key, KeyFile
+from budget_cpython.web.served_ledger import ServedLedger
 
 log = logging.getLogger("microbudget.serve")
 

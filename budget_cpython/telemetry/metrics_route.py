@@ -11,13 +11,13 @@ from starlette.routing import Route
 
 from budget_core.errors import BudgetError
 from budget_core.ledger.hold import Balance
-from budget_cpython.serve.bearer import authenticate, check_right
-from budget_cpython.serve.devices import ROOT
-from budget_cpython.serve.error_responses import may_see
-from budget_cpython.serve.keys import KeyFile
-from budget_cpython.serve.served_ledger import ServedLedger
 from budget_cpython.telemetry.observing import tell_late
 from budget_cpython.telemetry.prometheus import PrometheusObserver
+from budget_cpython.web.bearer import authenticate, check_right
+from budget_cpython.web.devices import ROOT
+from budget_cpython.web.error_responses import may_see
+from budget_cpython.web.keys import KeyFile
+from budget_cpython.web.served_ledger import ServedLedger
 
 PATH = "/metrics"
 log = logging.getLogger("microbudget.serve")

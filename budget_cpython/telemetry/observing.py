@@ -16,7 +16,7 @@ from budget_core.config import Enforcement
 from budget_core.ledger.enforced_account import EnforcedAccount
 from budget_core.log import log
 from budget_core.wrapper import BudgetWrapper
-from budget_cpython.process_state import LATE_CALLS, LOCK, OBSERVERS, put_back, replace
+from budget_cpython.context.process_state import LATE_CALLS, LOCK, OBSERVERS, put_back, replace
 from budget_cpython.telemetry.observer import CallObserver, CallRefusal, ended_call, refusal_of
 
 _BATCH = 32  # calls

@@ -1,7 +1,7 @@
 """Turn telemetry on and off."""
 
 from budget_core.checks import check_count
-from budget_cpython.process_state import LOCK, SWITCHES
+from budget_cpython.context.process_state import LOCK, SWITCHES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

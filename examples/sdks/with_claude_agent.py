@@ -13,7 +13,7 @@ from pathlib import Path
 from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
 
 from budget_cpython import budget
-from budget_cpython.adapters.frameworks.claude_agent import ClaudeBudget
+from budget_cpython.run.claude_agent import ClaudeBudget
 from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 

@@ -23,7 +23,7 @@ from budget_cpython import (
 )
 from budget_cpython.adapters.account import BudgetAccount, Options
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.entered import current_accounts
+from budget_cpython.context.entered import current_accounts
 from budget_cpython.ledger.limit_parser import parse_limits
 from tests.adapters.support import a_request, call_async, call_blocking
 

@@ -21,8 +21,8 @@ from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, ResultMessage, que
 from budget_core.ledger.waiting import room_of
 from budget_cpython import budget, budgeted, open_ledger
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.adapters.frameworks.claude_agent import URL, ClaudeBudget, ToolHook
 from budget_cpython.ledger.limit_parser import parse_limits
+from budget_cpython.run.claude_agent import URL, ClaudeBudget, ToolHook
 from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from tests.adapters.support import run_example
 
@@ -380,11 +380,9 @@ def test_what_are_no_options_is_refused() -> None:
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)
-    monkeypatch.delitem(
-        sys.modules, "budget_cpython.adapters.frameworks.claude_agent", raising=False
-    )
+    monkeypatch.delitem(sys.modules, "budget_cpython.run.claude_agent", raising=False)
     with pytest.raises(ImportError, match=r"microbudget\[claude-agent\]"):
-        import_module("budget_cpython.adapters.frameworks.claude_agent")
+        import_module("budget_cpython.run.claude_agent")
 
 
 @needs_program

@@ -17,7 +17,7 @@ import anyio.to_thread
 import pytest
 
 from budget_cpython import Deadline, Ledger, budget
-from budget_cpython.entered import current_accounts
+from budget_cpython.context.entered import current_accounts
 
 
 def accounts() -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from budget_cpython import BudgetExceededError, budget, budgeted, instrument, uninstrument
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.process_state import SWITCHES
+from budget_cpython.context.process_state import SWITCHES
 from scripted_model import ScriptedEndpoint
 from tests.adapters.support import a_request, an_answer
 

@@ -9,7 +9,7 @@ import pytest
 
 from budget_core.errors import BudgetError
 from budget_cpython import BudgetExceededError, budget, budgeted
-from budget_cpython.prices.answer_lengths import longest_answer
+from budget_cpython.vendors.answer_lengths import longest_answer
 from scripted_model import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from tests.adapters.model_cases import ModelCases, World
 from tests.adapters.support import bodies, counted, run_example, tokens

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from budget_core.wall_clock import DAY
-from budget_cpython.alerts.alert_log import AlertStatus, undelivered
 from budget_cpython.alerts.channels import AlertChannel
 from budget_cpython.alerts.delivery import BACKOFF_S, LEASE_S
 from budget_cpython.alerts.messages import AlertMessage
@@ -14,6 +13,7 @@ from budget_cpython.alerts.sending import AlertNotSentError
 from budget_cpython.alerts.watch import AlertRound
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.journal import LedgerEvent
+from budget_cpython.ops.alert_log import AlertStatus, undelivered
 from tests.alerts.support import NOON, Receiver, calls, channel, watch_of
 from tests.ledger.engines import Engine, Redis, of
 from tests.paths import ROOT

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from budget_core.ledger.limit import Limit
-from budget_cpython.alerts.alert_log import undelivered
 from budget_cpython.alerts.delivery import BACKOFF_S, LEASE_S
 from budget_cpython.ledger.opening import open_ledger
+from budget_cpython.ops.alert_log import undelivered
 from tests.alerts.support import NOON, SECRET, Receiver
 from tests.ledger.dbos.support import postgres_url
 from tests.ledger.patience import NO_HURRY

@@ -19,7 +19,7 @@ from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.plan import Plan
 from budget_cpython.board.programs import SECRETS
 from budget_cpython.ledger.http import HttpLedger
-from budget_cpython.serve import RIGHTS, KeyFile
+from budget_cpython.web.keys import RIGHTS, KeyFile
 from scripted_model import ScriptedEndpoint
 from tests.board.conftest import patient
 from tests.board.emulator.noon import NoonBoard

@@ -9,7 +9,7 @@ import pytest
 from budget_core.ledger.limit import Limit
 from budget_cpython.board.tables import devices_table
 from budget_cpython.ledger.http import FleetDevice, HttpLedger
-from budget_cpython.serve import RIGHTS, KeyFile
+from budget_cpython.web.keys import RIGHTS, KeyFile
 from tests.serve.support import MIDNIGHT, NOON, PATIENCE, Service
 
 from .support import Cli

@@ -13,7 +13,7 @@ from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.known_boards import find_board
 from budget_cpython.cli import main
 from budget_cpython.ledger.http import HttpLedger
-from budget_cpython.serve import RIGHTS, KeyFile
+from budget_cpython.web.keys import RIGHTS, KeyFile
 from scripted_model import ScriptedEndpoint
 from tests.board.emulator.client import PATIENCE, Terminal
 from tests.board.emulator.noon import NoonBoard

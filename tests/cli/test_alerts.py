@@ -9,7 +9,7 @@ import pytest
 
 from budget_cpython.cli import main
 from budget_cpython.ledger.opening import open_ledger
-from budget_cpython.serve import KeyFile
+from budget_cpython.web.keys import KeyFile
 from tests.alerts.support import Receiver, calls
 from tests.ports import kept_port
 from tests.proxy.support import ProxyCommand, until

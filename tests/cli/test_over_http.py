@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.serve import KeyFile
+from budget_cpython.web.keys import KeyFile
 from tests.cli.ops_ledger import make_ledger, printed, printed_json
 from tests.serve.support import Service
 

@@ -15,7 +15,7 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.cli import main
 from budget_cpython.ledger.default_ledger import ENGINE_VARIABLE, place_of
 from budget_cpython.ledger.sqlite import SqliteLedger
-from budget_cpython.serve import KeyFile
+from budget_cpython.web.keys import KeyFile
 from scripted_model import ScriptedEndpoint
 from tests.paths import ROOT
 from tests.ports import kept_port

@@ -8,7 +8,7 @@ import pytest
 
 from budget_core import DeadlineExceeded, Tool
 from budget_core import TurnBudget as CoreTurnBudget
-from budget_cpython.deadline import Deadline, DeadlineToken
+from budget_cpython.context.deadline import Deadline, DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome, tool_options
 from budget_cpython.executor.threads import DaemonThreads
 from tests.executor.support import PATIENCE_S, eventually, hung, status, stopped_turn, turn

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from budget_core import DeadlineExceeded
-from budget_cpython.deadline import Deadline, DeadlineToken
+from budget_cpython.context.deadline import Deadline, DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome, tool_options
 from tests.executor.support import PATIENCE_S, hung, status, stopped_turn, turn
 from tests.executor.support import eventually as blocking

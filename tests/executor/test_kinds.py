@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from budget_core import Tool
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.executor import BoundedToolExecutor, tool_options, with_timeout
 from tests.executor import tools
 from tests.executor.support import turn

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from budget_cpython.deadline import Deadline, DeadlineToken
+from budget_cpython.context.deadline import Deadline, DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor, processes, tool_options
 from budget_cpython.executor.processes import ToolProcessError
 from tests.executor import tools

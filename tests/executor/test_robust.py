@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from budget_core import Tool
-from budget_cpython.deadline import Deadline, DeadlineToken
+from budget_cpython.context.deadline import Deadline, DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome, tool_options
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 from tests.executor import tools

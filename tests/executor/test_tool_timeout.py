@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from budget_core import BudgetError, DeadlineExceeded
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.executor import NoSlotError, ToolTimeoutError, tool_timeout, with_timeout
 from tests.executor.support import eventually, hung
 from tests_micro.support import stopped_clock

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from budget_cpython.deadline import Deadline, DeadlineToken
+from budget_cpython.context.deadline import Deadline, DeadlineToken
 from budget_cpython.executor import tool_options
 
 

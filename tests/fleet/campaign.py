@@ -24,7 +24,7 @@ from typing import Any
 
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.http import HttpLedger
-from budget_cpython.serve import RIGHTS, KeyFile
+from budget_cpython.web.keys import RIGHTS, KeyFile
 from tests.fleet.device import DAY_MS, MILLION
 from tests.fleet.service import set_clock
 from tests.paths import ROOT

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 from budget_cpython.ledger.sqlite import SqliteLedger
-from budget_cpython.serve import KeyFile, make_app
-from budget_cpython.serve.addresses import ListenAddress
-from budget_cpython.serve.connections import ConnectionLimits
-from budget_cpython.serve.server import run_service
+from budget_cpython.serve.app import make_app
+from budget_cpython.web.addresses import ListenAddress
+from budget_cpython.web.connections import ConnectionLimits
+from budget_cpython.web.keys import KeyFile
+from budget_cpython.web.server import run_service
 
 NUMBER = struct.Struct("<q")
 

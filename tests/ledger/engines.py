@@ -21,7 +21,7 @@ from budget_cpython.ledger.http_journal import HttpJournal
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
-from budget_cpython.serve import make_app
+from budget_cpython.serve.app import make_app
 from tests.ledger.patience import NO_HURRY, PATIENCE
 from tests.ledger.postgres import server as postgres
 from tests.ledger.redis import server as redis

@@ -21,8 +21,9 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
 from budget_cpython.ledger.lease import AsyncLeasedLedger
-from budget_cpython.serve import KeyFile, make_app
-from budget_cpython.serve.server import running
+from budget_cpython.serve.app import make_app
+from budget_cpython.web.keys import KeyFile
+from budget_cpython.web.server import running
 
 MANY = 100
 

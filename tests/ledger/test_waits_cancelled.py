@@ -13,8 +13,8 @@ from budget_cpython import Ledger, Limit
 from budget_cpython.ledger.http import AsyncHttpLedger
 from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
-from budget_cpython.serve import make_app
-from budget_cpython.serve.server import running
+from budget_cpython.serve.app import make_app
+from budget_cpython.web.server import running
 from tests.ledger.engines import AwaitedPostgres, AwaitedRedis, Engine, Sqlite
 from tests.ledger.patience import NO_HURRY, PATIENCE
 

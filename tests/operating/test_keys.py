@@ -9,7 +9,7 @@ import pytest
 from budget_core.ledger.errors import LedgerError
 from budget_cpython import SqliteLedger, parse_limits
 from budget_cpython.ledger.http import HttpLedger
-from budget_cpython.serve import KeyFile
+from budget_cpython.web.keys import KeyFile
 from tests.ledger.patience import NO_HURRY
 from tests.operating.support import Operator
 from tests.serve.support import Service

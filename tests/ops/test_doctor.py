@@ -9,7 +9,7 @@ from budget_cpython import Limit, SqliteLedger
 from budget_cpython.finding import Finding, Result
 from budget_cpython.ops.doctor import examine
 from budget_cpython.ops.doctor.engine import compare_clocks
-from budget_cpython.serve import KeyFile
+from budget_cpython.web.keys import KeyFile
 
 LATER = 1 << 40  # no file was written after it
 NAMES = ["engine", "clock", "durability", "files", "keys", "prices", "versions"]

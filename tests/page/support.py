@@ -13,7 +13,8 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.journal import HourOfUsage, LedgerEvent
 from budget_cpython.ledger.limit_parser import parse_limits
-from budget_cpython.serve import KeyFile, make_app
+from budget_cpython.serve.app import make_app
+from budget_cpython.web.keys import KeyFile
 from tests_micro.support import FakeClock
 
 NOON = 1_772_366_400  # 2026-03-01 12:00 UTC

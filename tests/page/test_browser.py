@@ -9,8 +9,9 @@ import pytest
 
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
-from budget_cpython.serve import KeyFile, make_app
-from budget_cpython.serve.server import running
+from budget_cpython.serve.app import make_app
+from budget_cpython.web.keys import KeyFile
+from budget_cpython.web.server import running
 from tests.page.browser import DESKTOP, PHONE, Browser, running_browser
 from tests.page.support import HOSTILE, make_ledger, note_a_day
 from tests.paths import ROOT

@@ -12,7 +12,7 @@ from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.opening import open_ledger
 from budget_cpython.proxy import Access, Proxy
 from budget_cpython.proxy.accounts import Rules
-from budget_cpython.serve import KeyFile
+from budget_cpython.web.keys import KeyFile
 from tests.page.support import Document, Visitor, make_ledger
 from tests.ports import kept_port
 from tests.proxy.support import Behind

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from budget_cpython.page.doors import SESSION_S
-from budget_cpython.serve import KeyFile
+from budget_cpython.web.keys import KeyFile
 from tests.page.support import NOON, Document, Visitor, make_ledger, visit
 from tests.page.test_views import check_closed, check_structure
 from tests_micro.support import FakeClock

@@ -8,7 +8,7 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.page.limit_form import line_of
-from budget_cpython.serve import KeyFile
+from budget_cpython.web.keys import KeyFile
 from tests.page.support import Document, Node, Visitor, make_ledger, visit
 from tests.page.test_views import check_closed, check_structure
 

@@ -9,7 +9,7 @@ import pytest
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.journal import LedgerEvent
-from budget_cpython.serve import KeyFile
+from budget_cpython.web.keys import KeyFile
 from tests.page.support import (
     HOSTILE,
     NOON,

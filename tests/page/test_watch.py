@@ -10,9 +10,9 @@ import pytest
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.page.watch import LedgerWatch
-from budget_cpython.serve import make_app
-from budget_cpython.serve.served_ledger import ServedLedger
-from budget_cpython.serve.server import running
+from budget_cpython.serve.app import make_app
+from budget_cpython.web.served_ledger import ServedLedger
+from budget_cpython.web.server import running
 from tests.page.support import NOON, Document, make_ledger, note_a_day, visit
 from tests.serve.support import PATIENCE, Service
 from tests_micro.support import FakeClock

@@ -16,7 +16,7 @@ import httpx
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy import Proxy
-from budget_cpython.serve.server import running
+from budget_cpython.web.server import running
 from tests.serve.support import PATIENCE, Service
 
 CHAT = "/v1/chat/completions"

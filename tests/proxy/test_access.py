@@ -12,7 +12,7 @@ from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.default_ledger import default_account
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy import Access, Proxy, Rules, Upstream
-from budget_cpython.serve import KeyFile
+from budget_cpython.web.keys import KeyFile
 from tests.paths import ROOT
 from tests.proxy.support import ASKED, CHAT, Behind, ProxyCommand, Request, get, post, usage
 

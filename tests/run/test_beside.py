@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.proxy.usage_by_model import UsageByModel
 from budget_cpython.run import beside
 from budget_cpython.run.beside import ProxyBeside
 from budget_cpython.run.command import Command
 from budget_cpython.run.gate import ProxyGate
-from budget_cpython.serve.addresses import ListenAddress
+from budget_cpython.web.addresses import ListenAddress
 from tests.paths import ROOT
 from tests.run.support import PATIENCE, PYTHON, environment
 

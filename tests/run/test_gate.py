@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import httpx
 import pytest
 
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.proxy.usage_by_model import UsageByModel
 from budget_cpython.run.gate import ProxyGate
 from tests_micro.support import stopped_clock

@@ -23,7 +23,7 @@ from typing import Any
 
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.http import HttpLedger
-from budget_cpython.serve import KeyFile
+from budget_cpython.web.keys import KeyFile
 from tests.paths import ROOT
 from tests.serve.attacks import BATCHED, CUT
 from tests.serve.raw_client import Connection, GoneError, post

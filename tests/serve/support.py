@@ -16,8 +16,9 @@ from jsonschema import Draft202012Validator
 
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
-from budget_cpython.serve import KeyFile, make_app
+from budget_cpython.serve.app import make_app
 from budget_cpython.serve.openapi import describe
+from budget_cpython.web.keys import KeyFile
 from tests.paths import ROOT
 from tests_micro.support import FakeClock
 

@@ -10,7 +10,7 @@ import pytest
 
 from budget_cpython import Limit, SqliteLedger
 from budget_cpython.ledger.http_batches import MOST
-from budget_cpython.serve import KeyFile
+from budget_cpython.web.keys import KeyFile
 from tests.serve.support import NOON, Client, make_client
 
 DAILY = ("org", "tokens", 100, "day")

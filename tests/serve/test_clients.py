@@ -23,7 +23,7 @@ from budget_core.ledger.hold import Hold
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
 from budget_cpython.ledger.opening import open_async_ledger, open_ledger
-from budget_cpython.serve import RIGHTS, KeyFile
+from budget_cpython.web.keys import RIGHTS, KeyFile
 from tests.forked import in_child
 from tests.ports import kept_port
 from tests.proxy.support import Behind, Request

@@ -19,9 +19,9 @@ import pytest
 from budget_core.chat.tls import tls_context
 from budget_cpython.cli import main
 from budget_cpython.ledger.http import HttpLedger
-from budget_cpython.serve import KeyFile
-from budget_cpython.serve.addresses import ListenAddress
-from budget_cpython.serve.connections import MAX_HEADERS
+from budget_cpython.web.addresses import ListenAddress
+from budget_cpython.web.connections import MAX_HEADERS
+from budget_cpython.web.keys import KeyFile
 from tests.paths import ROOT
 from tests.ports import kept_port
 from tests.serve.support import PATIENCE, Service, make_client

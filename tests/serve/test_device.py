@@ -15,7 +15,7 @@ import pytest
 
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.http import HttpLedger
-from budget_cpython.serve import RIGHTS, KeyFile
+from budget_cpython.web.keys import RIGHTS, KeyFile
 from tests.paths import ROOT
 from tests.ports import kept_port
 from tests.serve.device import ACCOUNT, BLOCK

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from budget_cpython.serve import KeyFile, devices
+from budget_cpython.web import devices
+from budget_cpython.web.keys import KeyFile
 from tests.serve.support import MIDNIGHT, NOON, Client, make_client
 
 REPORT = {"spent": 1200, "cap": 50_000, "resets_at": MIDNIGHT}

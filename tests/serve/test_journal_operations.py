@@ -10,8 +10,8 @@ from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableErro
 from budget_cpython import Ledger, Limit
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage, LedgerEvent
-from budget_cpython.serve import KeyFile
 from budget_cpython.serve import journal_operations as operations
+from budget_cpython.web.keys import KeyFile
 from tests.ledger.engines import InLoop
 from tests.ledger.patience import NO_HURRY
 from tests.serve.support import Client, Service, make_client

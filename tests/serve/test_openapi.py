@@ -11,8 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from budget_core.ledger.checks import check_axis, check_key, check_path
-from budget_cpython.serve import KeyFile
 from budget_cpython.serve.operations import SERVED
+from budget_cpython.web.keys import KeyFile
 from tests.serve.support import (
     DOCUMENT,
     LIFE,

@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from budget_core.ledger.errors import LedgerFullError, LedgerUnavailableError
-from budget_cpython.serve import KeyFile, bearer
+from budget_cpython.web import bearer
+from budget_cpython.web.keys import KeyFile
 from tests.serve.support import Client, Failing, make_client
 
 JSON = {"Content-Type": "application/json"}

@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Mount
 
-from budget_cpython.serve import make_app
-from budget_cpython.serve.request_body import parse_object
+from budget_cpython.serve.app import make_app
+from budget_cpython.web.request_body import parse_object
 from tests.serve.support import make_client
 
 

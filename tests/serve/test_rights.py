@@ -8,7 +8,7 @@ import pytest
 from budget_core.ledger.checks import MOST
 from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
-from budget_cpython.serve import RIGHTS, KeyFile
+from budget_cpython.web.keys import RIGHTS, KeyFile
 from tests.serve.support import Client, Failing, make_client
 
 REQUESTS: dict[str, tuple[str, str, object]] = {

@@ -13,7 +13,7 @@ import pytest
 from budget_core.ledger.waiting import room_of
 from budget_cpython import BudgetExceededError, Deadline, Limit
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
-from budget_cpython.serve import served_ledger
+from budget_cpython.web import served_ledger
 from tests.serve.support import PATIENCE, Client, Service, make_client
 
 

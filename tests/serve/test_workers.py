@@ -10,7 +10,8 @@ import pytest
 
 from budget_cpython.cli import main
 from budget_cpython.ledger.opening import open_ledger
-from budget_cpython.serve import KeyFile, make_app
+from budget_cpython.serve.app import make_app
+from budget_cpython.web.keys import KeyFile
 from tests.alerts.support import Receiver, calls
 from tests.cli.test_alerts import settings
 from tests.ledger.patience import until

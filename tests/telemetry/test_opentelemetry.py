@@ -34,7 +34,7 @@ from budget_cpython import (
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.tools import BudgetedToolCall
-from budget_cpython.process_state import OBSERVERS
+from budget_cpython.context.process_state import OBSERVERS
 from budget_cpython.telemetry import conventions
 from budget_cpython.telemetry.observing import tell_late
 from budget_cpython.telemetry.switch import disable_telemetry, enable_telemetry

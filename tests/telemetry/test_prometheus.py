@@ -13,8 +13,8 @@ from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_core.prices import Price
 from budget_cpython import Ledger
-from budget_cpython.serve import KeyFile
 from budget_cpython.telemetry.limits_shown import nearest_to_their_end
+from budget_cpython.web.keys import KeyFile
 from scripted_model import ScriptedEndpoint
 from tests.proxy.support import ASKED, CHAT, ProxyCommand, budgeted, get, post
 from tests.serve.support import MIDNIGHT, Client, Failing, Service, make_client

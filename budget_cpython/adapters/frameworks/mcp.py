@@ -17,7 +17,7 @@ from budget_cpython.adapters.account import Accounts, Options
 from budget_cpython.adapters.object_proxy import budgeted_kind, twin_of, with_state_of
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 
 
 def budgeted(what: Any, accounts: Accounts) -> Any:

@@ -27,7 +27,7 @@ from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.provider_errors import budget_error
 from budget_cpython.adapters.settling import pieces_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 
 _SEEN = {"OpenAIChatCompletionsModel", "OpenAIResponsesModel", "NamedModel"}
 

@@ -21,7 +21,7 @@ from budget_cpython.adapters.opened_accounts import Caller
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.adapters.settling import pieces_blocking, settled_blocking
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.vendors.format import ending
 from budget_cpython.vendors.request import Admitted, LlmRequest
 

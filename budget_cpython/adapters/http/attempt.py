@@ -13,7 +13,7 @@ from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.http.streams import sent_stream, watched_streams
 from budget_cpython.adapters.provider_errors import EXTENSION, UnbilledError, as_settled
 from budget_cpython.adapters.refusals import refusal
-from budget_cpython.deadline import current_or_none
+from budget_cpython.context.deadline import current_or_none
 from budget_cpython.prices.listed_prices import provider_at
 from budget_cpython.vendors.answers import Reader, WholeReader, whole_answer
 from budget_cpython.vendors.body import LARGE

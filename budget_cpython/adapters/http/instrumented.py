@@ -9,7 +9,6 @@ from types import MethodType
 from typing import Any
 
 from budget_core.log import log
-from budget_cpython import process_state
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import (
     BudgetedCall,
@@ -23,8 +22,9 @@ from budget_cpython.adapters.http import send as sending
 from budget_cpython.adapters.http.attempt import COUNTED, format_of
 from budget_cpython.adapters.http.sdk_client import with_cause
 from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
-from budget_cpython.entered import enter, entered, leave
-from budget_cpython.process_state import SWITCHES
+from budget_cpython.context import process_state
+from budget_cpython.context.entered import enter, entered, leave
+from budget_cpython.context.process_state import SWITCHES
 from budget_cpython.vendors.openai import Completions, Embeddings, Responses
 
 _PACKAGES = ("httpx", "httpx2")

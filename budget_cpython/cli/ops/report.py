@@ -12,11 +12,11 @@ from budget_core.wall_clock import DAY
 from budget_cpython.cli.command import LEDGER, command
 from budget_cpython.cli.ops.command import opened_ledger
 from budget_cpython.cli.ops.screen import FAINT, HEAD, Line, Screen, cell, lay_out
-from budget_cpython.files.plain_file import replace_file
 from budget_cpython.ops.report import SpendingReport, read_report
 from budget_cpython.ops.report_tables import as_csv, as_focus, as_json
 from budget_cpython.ops.spending import TIMES, check_columns, spending_by
 from budget_cpython.ops.words import short_amount
+from budget_cpython.plain_file import replace_file
 from budget_cpython.wall_clock import WALL
 
 FORMATS = ("html", "csv", "json", "focus")

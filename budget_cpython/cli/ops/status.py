@@ -8,7 +8,6 @@ from typing import Any
 from budget_core.log import printable
 from budget_core.until import stamp, until
 from budget_core.wall_clock import DAY
-from budget_cpython.alerts.alert_log import ALERT, AlertStatus, undelivered
 from budget_cpython.cli.command import LEDGER, command
 from budget_cpython.cli.ops.command import (
     ledger_url,
@@ -31,6 +30,7 @@ from budget_cpython.cli.ops.screen import (
 )
 from budget_cpython.ledger.journal import HOUR_S, LedgerEvent
 from budget_cpython.ops.account_tree import AccountStatus, accounts_of, roots
+from budget_cpython.ops.alert_log import ALERT, AlertStatus, undelivered
 from budget_cpython.ops.forecast import NEAR, OVER, LimitStatus
 from budget_cpython.ops.json_rows import account_row, refusal_row
 from budget_cpython.ops.words import limit_text, short_amount

@@ -11,9 +11,9 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTi
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.provider import maybe_await
+from budget_cpython.context.process_state import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.postgres.error_mapping import ledger_error
-from budget_cpython.process_state import begin_again_in_children
 
 GRACE = 1.0  # seconds for the server's own timeout to come first
 

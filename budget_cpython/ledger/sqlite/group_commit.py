@@ -8,10 +8,10 @@ from threading import Condition, RLock, get_ident
 from typing import Any
 
 from budget_core.ledger.errors import LedgerError
+from budget_cpython.context.process_state import close_before_forks
 from budget_cpython.ledger.sqlite.connection import SqliteConnection
 from budget_cpython.ledger.sqlite.loaded_ledger import LoadedLedger, Operation
 from budget_cpython.ledger.sqlite.trust import SQLITE_ERRORS
-from budget_cpython.process_state import close_before_forks
 
 
 class _Request:

@@ -9,6 +9,7 @@ from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableErro
 from budget_core.ledger.hold import ROOMS, wake
 from budget_core.ledger.limit import Limit
 from budget_core.wall_clock import DAY
+from budget_cpython.context.process_state import USAGE_LOGS
 from budget_cpython.ledger.limit_changes import changed_by
 from budget_cpython.ledger.operations import OPERATIONS, TOGETHER
 from budget_cpython.ledger.outages import OutageLog
@@ -22,7 +23,6 @@ from budget_cpython.ledger.sqlite.loaded_ledger import READS
 from budget_cpython.ledger.sqlite.read_only import ReadOnlyConnection, back_up, open_read_only
 from budget_cpython.ledger.usage_log import UsageLog, flush_usage
 from budget_cpython.ledger.windows import Window, parse_window
-from budget_cpython.process_state import USAGE_LOGS
 from budget_cpython.wall_clock import WALL
 
 # which leave something to settle

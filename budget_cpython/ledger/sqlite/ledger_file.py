@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.files.plain_file import (
+from budget_cpython.ledger.errors import LedgerCorruptError
+from budget_cpython.plain_file import (
     NotPlainError,
     SafePath,
     check_plain,
     sync_folder,
     write_new,
 )
-from budget_cpython.ledger.errors import LedgerCorruptError
 
 _LOG, _INDEX = "-wal", "-shm"
 _BESIDE = ("", _LOG, _INDEX, "-journal")

@@ -5,11 +5,11 @@ import sqlite3
 from contextlib import ExitStack, closing
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.files.plain_file import write_new
+from budget_cpython.context.process_state import LOCK, close_before_forks
 from budget_cpython.ledger.sqlite import schema
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
 from budget_cpython.ledger.sqlite.trust import SQLITE_ERRORS, check_log
-from budget_cpython.process_state import LOCK, close_before_forks
+from budget_cpython.plain_file import write_new
 
 
 class ReadOnlyConnection(sqlite3.Connection):

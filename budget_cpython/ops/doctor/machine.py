@@ -21,7 +21,7 @@ def check_keys(path: str | None) -> Finding:
     if not path:
         return not_run("no file of keys: give --keys, or set $MICROBUDGET_KEYS")
     try:
-        from budget_cpython.serve.keys import KeyFile
+        from budget_cpython.web.keys import KeyFile
 
         count = len(KeyFile(path).keys())
     except ModuleNotFoundError as error:

@@ -18,7 +18,7 @@ from claude_agent_sdk import (
     tool,
 )
 
-from budget_cpython.adapters.frameworks.claude_agent import URL
+from budget_cpython.run.claude_agent import URL
 from tests.adapters.three_calls.cases import (
     MODEL,
     PROMPT,

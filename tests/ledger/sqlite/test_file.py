@@ -16,9 +16,9 @@ import pytest
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.window import Window, parse_window
+from budget_cpython.context.process_state import close_before_forks
 from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.sqlite import SqliteLedger, schema
-from budget_cpython.process_state import close_before_forks
 from tests.forked import in_child
 from tests.ledger.patience import NO_HURRY
 from tests.paths import ROOT

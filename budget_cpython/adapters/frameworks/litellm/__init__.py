@@ -27,8 +27,8 @@ from budget_cpython.adapters.frameworks.litellm.calls import (
 )
 from budget_cpython.adapters.http.instrumented import counts_clients
 from budget_cpython.adapters.object_proxy import ObjectProxy
-from budget_cpython.deadline import Deadline
-from budget_cpython.process_state import ROUTERS, replace
+from budget_cpython.context.deadline import Deadline
+from budget_cpython.context.process_state import ROUTERS, replace
 
 _ROUTED: Final = ("completion", "acompletion", "embedding", "aembedding")
 _UNSEEN: Final = (  # of a router: their attempts do not pass litellm's own functions

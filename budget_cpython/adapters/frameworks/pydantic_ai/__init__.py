@@ -16,7 +16,7 @@ from budget_cpython.adapters.current import inside
 from budget_cpython.adapters.frameworks.pydantic_ai.model import BudgetedModel, refusals
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 
 __all__ = ["BudgetedModel", "ToolBudgetCapability", "budgeted"]
 

@@ -21,7 +21,7 @@ from budget_cpython.adapters.frameworks.pydantic_ai.request import (
 )
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.settling import answering, pieces_of, settled
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.vendors.format import ending
 
 

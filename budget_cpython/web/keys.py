@@ -20,9 +20,9 @@ from budget_core.errors import BudgetError, StoreError, refuse
 from budget_core.ledger.checks import check_path
 from budget_core.until import LAST_DATE
 from budget_cpython.files.lock import FileLock
-from budget_cpython.files.plain_file import read_plain, replace_file
 from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.ledger.selection import is_below
+from budget_cpython.plain_file import read_plain, replace_file
 
 RIGHTS = ("reserve", "charge", "read", "limits")
 EVERY_ACCOUNT = "*"

@@ -6,7 +6,7 @@ import sys
 from tests.paths import ROOT
 
 ENDING = """
-from budget_cpython.process_state import OPEN_CALLS, at_end
+from budget_cpython.context.process_state import OPEN_CALLS, at_end
 
 class Settled:
     def abandon(self):

@@ -8,7 +8,7 @@ from budget_core import deadline as core
 from budget_core import deadline_token
 from budget_core.errors import DeadlineExceeded
 from budget_core.monotonic import MONOTONIC
-from budget_cpython.entered import WithEntry, enter, entered, leave
+from budget_cpython.context.entered import WithEntry, enter, entered, leave
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

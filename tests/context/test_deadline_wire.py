@@ -12,7 +12,7 @@ import pytest
 from budget_core import deadline as core
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.monotonic import MONOTONIC
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from tests_micro.support import stopped_clock
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)

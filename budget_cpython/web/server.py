@@ -13,8 +13,8 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
-from budget_cpython.serve.addresses import ListenAddress
-from budget_cpython.serve.connections import ConnectionLimits, LimitedConnection, StrictConnection
+from budget_cpython.web.addresses import ListenAddress
+from budget_cpython.web.connections import ConnectionLimits, LimitedConnection, StrictConnection
 
 _GRACE_S = 5  # of a thread
 _NOT_STARTED = 3  # the exit code of a worker of uvicorn

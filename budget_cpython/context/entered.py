@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from functools import wraps
 from itertools import count
 
-from budget_cpython.process_state import FRAME_OWNERS, replace
+from budget_cpython.context.process_state import FRAME_OWNERS, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _ENTERING = (
     "contextlib",
     "budget_cpython.adapters.block",
     "budget_cpython.adapters.current",
-    "budget_cpython.deadline",
+    "budget_cpython.context.deadline",
     __name__,
 )
 # What calls a function in a thread, in a context that ends with it.

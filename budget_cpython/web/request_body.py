@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from budget_core.ledger.checks import MOST
-from budget_cpython.serve.error_responses import error_reply
+from budget_cpython.web.error_responses import error_reply
 
 MAX_BYTES = 16_384
 MAX_BATCH_BYTES = 1 << 20

@@ -2,7 +2,7 @@
 
 import pytest
 
-from budget_cpython.prices.answer_lengths import longest_answer
+from budget_cpython.vendors.answer_lengths import longest_answer
 
 
 @pytest.mark.parametrize(

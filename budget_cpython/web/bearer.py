@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 
-from budget_cpython.serve.addresses import check_local
-from budget_cpython.serve.keys import Key, KeyFile, KeyFileError
+from budget_cpython.web.addresses import check_local
+from budget_cpython.web.keys import Key, KeyFile, KeyFileError
 
 WRONG_KEY_S = 0.1  # before its answer: who tries many takes little of the others' time
 log = logging.getLogger("microbudget.serve")

@@ -13,8 +13,8 @@ import pytest
 from budget_core.ledger.limit import Limit
 from budget_cpython.cli import main
 from budget_cpython.ledger.http import HttpLedger
-from budget_cpython.serve import KeyFile
-from budget_cpython.serve.addresses import client_network
+from budget_cpython.web.addresses import client_network
+from budget_cpython.web.keys import KeyFile
 from tests.serve.support import PATIENCE, Service
 
 MEMORY = ("--engine", "memory:", "--listen", "127.0.0.1:0")

@@ -9,9 +9,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerError, LedgerUnavailableError
+from budget_core.ledger.hold import Balance
 from budget_core.until import LAST_DATE
 from budget_cpython.ledger.error_answers import LEDGER_ERRORS, rate_limit_headers
-from budget_cpython.serve.keys import Key
+from budget_cpython.web.keys import Key
 
 HTTP_ERRORS = {
     400: "bad_request",
@@ -102,3 +103,9 @@ def _ledger_error_reply(error: LedgerError, key: Key | None) -> JsonReply:
 def may_see(key: Key | None, account: str) -> bool:
     """Tell whether a key may see what others used of an account."""
     return key is None or key.covers(account)
+
+
+def left_only(row: Balance) -> Balance:
+    """Return a balance that shows what is left as if that were the limit."""
+    names = (row.account, row.axis, row.window, row.left)
+    return Balance(*names, 0, 0, row.begins_at, row.resets_at)

@@ -19,9 +19,7 @@ import pytest
 from budget_core.errors import StateCorruptError, StoreError
 from budget_cpython import DailyBudgetTracker, FileBudgetStore
 from budget_cpython.files import lock as file_lock
-from tests.forked import in_child
-from tests.racing import in_threads, restless
-from tests.test_file_store import (
+from tests.files.test_file_store import (
     DAILY,
     LOCK,
     NAME,
@@ -34,6 +32,8 @@ from tests.test_file_store import (
     path,
     tracker_on,
 )
+from tests.forked import in_child
+from tests.racing import in_threads, restless
 
 __all__ = ["path", "restless"]
 RECORDS = 200

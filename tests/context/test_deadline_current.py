@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from budget_core.errors import DeadlineExceeded
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from tests_micro.support import stopped_clock
 
 PATIENCE = 60

@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from budget_core.errors import DeadlineExceeded
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from tests.late_clock import LateClock
 
 PATIENCE = 60

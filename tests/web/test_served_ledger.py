@@ -16,7 +16,7 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.sqlite import SqliteLedger
-from budget_cpython.serve.served_ledger import THREADS, ServedLedger
+from budget_cpython.web.served_ledger import THREADS, ServedLedger
 from tests.serve.support import PATIENCE, put_ahead
 
 

@@ -14,7 +14,7 @@ from budget_core.errors import BudgetError, refuse
 from budget_core.ledger.checks import check_amount
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.limit_changes import DEVICES
-from budget_cpython.serve.served_ledger import ServedLedger
+from budget_cpython.web.served_ledger import ServedLedger
 
 HEADER = "microbudget-device"
 ROOT = DEVICES

@@ -14,8 +14,8 @@ import pytest
 
 from budget_core.errors import DeadlineExceeded
 from budget_core.monotonic import MonotonicClock
-from budget_cpython import deadline as module
-from budget_cpython.deadline import Deadline
+from budget_cpython.context import deadline as module
+from budget_cpython.context.deadline import Deadline
 
 SECOND = 1_000_000_000
 

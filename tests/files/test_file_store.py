@@ -17,8 +17,7 @@ import pytest
 
 from budget_core.checksum import encode
 from budget_core.errors import StateCorruptError, StoreError
-from budget_cpython import DailyBudgetConfig, DailyBudgetTracker, FileBudgetStore
-from budget_cpython.files import plain_file
+from budget_cpython import DailyBudgetConfig, DailyBudgetTracker, FileBudgetStore, plain_file
 from budget_cpython.files import store as file_store
 
 OLD = {"day": 20_000, "tokens": 400, "ahead": 0, "warned": 0, "announced": 0, "behind": 0}

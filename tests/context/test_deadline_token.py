@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from budget_cpython.deadline import Deadline, DeadlineToken
+from budget_cpython.context.deadline import Deadline, DeadlineToken
 from tests.racing import THREADS, in_threads, restless, unsettle
 from tests_micro.support import RecordingLock
 

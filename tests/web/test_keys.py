@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.serve import KeyFile, KeyFileError
+from budget_cpython.web.keys import KeyFile, KeyFileError
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_a_save_that_fails_keeps_the_keys_and_says_so(
 
 def test_processes_that_make_keys_at_once_lose_none(keys: KeyFile) -> None:
     program = (
-        "import sys; from budget_cpython.serve.keys import KeyFile, KeyFileError\n"
+        "import sys; from budget_cpython.web.keys import KeyFile, KeyFileError\n"
         "keys = KeyFile(sys.argv[1])\n"
         "for n in range(5):\n"
         "    while True:\n"

@@ -1,0 +1,1 @@
+"""What every HTTP service here shares: connections, keys, addresses and refusals."""

@@ -1,0 +1,1 @@
+"""The service that serves a ledger over HTTP, and its clients."""
