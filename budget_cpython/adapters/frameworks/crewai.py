@@ -1,7 +1,7 @@
 """Put a budget round CrewAI: its LLMs, and the tools of its agents."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, Unpack
@@ -15,11 +15,13 @@ from crewai.types.usage_metrics import UsageMetrics
 from pydantic import PrivateAttr
 
 from budget_core.errors import BudgetError
-from budget_core.provider import ChatResponse
+from budget_core.ledger.outbox import finish
+from budget_core.provider import ChatResponse, maybe_await
 from budget_cpython.adapters.account import Accounts, Options
+from budget_cpython.adapters.blocking_call import BlockingCall, answering_either
 from budget_cpython.adapters.call import BudgetedCall, apart
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
-from budget_cpython.adapters.settling import answering, answering_blocking, report_of
+from budget_cpython.adapters.settling import report_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.vendors.attachments import with_attached
 from budget_cpython.vendors.request import Admitted, LlmRequest
@@ -208,46 +210,38 @@ def _class_of(kind: Any) -> type:
 
 def _blocking(kind: Any) -> Any:
     def call(self: Any, messages: Any, *given: Any, **options: Any) -> Any:
-        options = _by_name(given, options)
-        if _is_inside(self):
-            return kind.call(self, messages, **options)
-        one = _call_of(self, messages, options["tools"])
-        try:
-            admitted = one.begin_blocking()
-        except Exception as error:
-            raise HookAborted(str(error), "microbudget") from error
-        changes, messages, options["tools"] = to_send(
-            self, messages, options["tools"], one.request, admitted
-        )
-        sent = _copied(self, type(self), changes, self._budget_accounts)
-        with _answering(sent, one) as state:
-            answer = kind.call(sent, messages, **options)
-        one.end_blocking(ChatResponse(str(answer), usage=report_on(state.usages)))
-        return answer
+        return finish(_ask(self, kind.call, BlockingCall, messages, _by_name(given, options)))
 
     return call
 
 
 def _awaited(kind: Any) -> Any:
     async def acall(self: Any, messages: Any, *given: Any, **options: Any) -> Any:
-        options = _by_name(given, options)
-        if _is_inside(self):
-            return await kind.acall(self, messages, **options)
-        one = _call_of(self, messages, options["tools"])
-        try:
-            admitted = await one.begin()
-        except Exception as error:
-            raise HookAborted(str(error), "microbudget") from error
-        changes, messages, options["tools"] = to_send(
-            self, messages, options["tools"], one.request, admitted
-        )
-        sent = _copied(self, type(self), changes, self._budget_accounts)
-        async with _answering_async(sent, one) as state:
-            answer = await kind.acall(sent, messages, **options)
-        await one.end(ChatResponse(str(answer), usage=report_on(state.usages)))
-        return answer
+        return await _ask(self, kind.acall, BudgetedCall, messages, _by_name(given, options))
 
     return acall
+
+
+async def _ask(
+    llm: Any, ask: Any, make: type[BudgetedCall], messages: Any, options: dict[str, Any]
+) -> Any:
+    """Ask an LLM within its budget; nothing waits for one that blocks."""
+    if _is_inside(llm):
+        return await maybe_await(ask(llm, messages, **options))
+    with apart():  # a handler of another call's events answers no other call
+        one = make(llm._budget_accounts, request_of(llm, messages, options["tools"]))
+    try:
+        admitted = await one.begin()
+    except Exception as error:
+        raise HookAborted(str(error), "microbudget") from error
+    changes, messages, options["tools"] = to_send(
+        llm, messages, options["tools"], one.request, admitted
+    )
+    sent = _copied(llm, type(llm), changes, llm._budget_accounts)
+    async with _answering(sent, one) as state:
+        answer = await maybe_await(ask(sent, messages, **options))
+    await one.end(ChatResponse(str(answer), usage=report_on(state.usages)))
+    return answer
 
 
 def _by_name(given: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
@@ -259,39 +253,19 @@ def _by_name(given: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _call_of(llm: Any, messages: Any, tools: Any) -> BudgetedCall:
-    """Return a call of an LLM; that of a handler of another one's events answers no other call."""
-    with apart():
-        return BudgetedCall(llm._budget_accounts, request_of(llm, messages, tools))
-
-
 def _is_inside(llm: Any) -> bool:
     """Tell whether an LLM calls itself, as a part of a call that is counted already."""
     state = _ANSWERING.get()
     return state is not None and state.llm is llm
 
 
-@contextmanager
-def _answering(llm: Any, call: BudgetedCall) -> Iterator[_Answering]:
+@asynccontextmanager
+async def _answering(llm: Any, call: BudgetedCall) -> AsyncIterator[_Answering]:
     """Note what is said of a call meanwhile; settle it if it fails."""
     state = _Answering(llm, call)
     before = _ANSWERING.set(state)
     try:
-        with answering_blocking(call):
-            yield state
-    except BudgetError as error:
-        raise HookAborted(str(error), "microbudget") from error
-    finally:
-        _ANSWERING.reset(before)
-
-
-@asynccontextmanager
-async def _answering_async(llm: Any, call: BudgetedCall) -> AsyncIterator[_Answering]:
-    """Do as `_answering`, until the deadline."""
-    state = _Answering(llm, call)
-    before = _ANSWERING.set(state)
-    try:
-        async with answering(call):
+        async with answering_either(call):
             yield state
     except BudgetError as error:
         raise HookAborted(str(error), "microbudget") from error

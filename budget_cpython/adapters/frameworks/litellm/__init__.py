@@ -17,14 +17,11 @@ from litellm.router import Router
 from litellm.utils import _calculate_retry_after, _should_retry
 
 from budget_core.errors import BudgetError
+from budget_core.ledger.outbox import finish
+from budget_core.provider import maybe_await
 from budget_cpython.adapters.account import Accounts
 from budget_cpython.adapters.call import accounts_to_draw_on
-from budget_cpython.adapters.frameworks.litellm.calls import (
-    FORMATS,
-    ORIGINALS,
-    attempt,
-    attempt_async,
-)
+from budget_cpython.adapters.frameworks.litellm.calls import FORMATS, ORIGINALS, attempt
 from budget_cpython.adapters.http.instrumented import counts_clients
 from budget_cpython.adapters.object_proxy import ObjectProxy
 from budget_cpython.context.deadline import Deadline
@@ -74,39 +71,24 @@ class _Caller:
         original = ORIGINALS[name]
         with_fallbacks = self.marked(original)
 
-        @wraps(original)
-        def call(*given: Any, **options: Any) -> Any:
+        pause = sleep if iscoroutinefunction(original) else time.sleep
+
+        async def ask(given: tuple[Any, ...], options: dict[str, Any]) -> Any:
             body = _by_name(name, given, options)
             if body.get("fallbacks"):
-                return with_fallbacks(**body)
+                return await maybe_await(with_fallbacks(**body))
             retries = left = _take_retries(body)
             while True:
                 try:
-                    return attempt(self.accounts, name, body)
+                    return await attempt(self.accounts, name, body)
                 except Exception as error:
                     seconds = _pause(error, left, retries)
                     if seconds is None:
                         raise
                 left -= 1
-                time.sleep(seconds)
+                await maybe_await(pause(seconds))
 
-        @wraps(original)
-        async def call_async(*given: Any, **options: Any) -> Any:
-            body = _by_name(name, given, options)
-            if body.get("fallbacks"):
-                return await with_fallbacks(**body)
-            retries = left = _take_retries(body)
-            while True:
-                try:
-                    return await attempt_async(self.accounts, name, body)
-                except Exception as error:
-                    seconds = _pause(error, left, retries)
-                    if seconds is None:
-                        raise
-                left -= 1
-                await sleep(seconds)
-
-        return call_async if iscoroutinefunction(original) else call
+        return _like(original, ask)
 
     def marked(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function from which LiteLLM calls its own functions within the budget."""
@@ -128,19 +110,27 @@ def count_functions() -> None:
 
 
 def _counting(original: Callable[..., Any], name: str) -> Callable[..., Any]:
-    @wraps(original)
-    def call(*given: Any, **options: Any) -> Any:
+    async def ask(given: tuple[Any, ...], options: dict[str, Any]) -> Any:
         accounts = _take_accounts(options)
         if accounts is None:
-            return original(*given, **options)
-        return attempt(accounts, name, _by_name(name, given, options))
+            return await maybe_await(original(*given, **options))
+        return await attempt(accounts, name, _by_name(name, given, options))
+
+    return _like(original, ask)
+
+
+def _like(
+    original: Callable[..., Any], ask: Callable[[tuple[Any, ...], dict[str, Any]], Any]
+) -> Callable[..., Any]:
+    """Return a function that asks, and is awaited if one of LiteLLM is."""
+
+    @wraps(original)
+    def call(*given: Any, **options: Any) -> Any:
+        return finish(ask(given, options))
 
     @wraps(original)
     async def call_async(*given: Any, **options: Any) -> Any:
-        accounts = _take_accounts(options)
-        if accounts is None:
-            return await original(*given, **options)
-        return await attempt_async(accounts, name, _by_name(name, given, options))
+        return await ask(given, options)
 
     return call_async if iscoroutinefunction(original) else call
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 import litellm
@@ -10,18 +11,13 @@ from litellm.exceptions import Timeout
 
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.ledger.errors import BudgetExceededError
-from budget_core.provider import ChatResponse
+from budget_core.provider import ChatResponse, maybe_await
 from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.blocking_call import BlockingCall, answering_either
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.object_proxy import ObjectProxy
 from budget_cpython.adapters.provider_errors import UnbilledError
-from budget_cpython.adapters.settling import (
-    answering,
-    answering_blocking,
-    pieces_of,
-    settled,
-    settled_blocking,
-)
+from budget_cpython.adapters.settling import pieces_of, settled, settled_blocking
 from budget_cpython.vendors.answers import answered, model_in
 from budget_cpython.vendors.format import WireFormat, as_list
 from budget_cpython.vendors.openai import ChatCompletions, Completions, Embeddings, Responses
@@ -29,52 +25,29 @@ from budget_cpython.vendors.request import Admitted, LlmRequest
 
 Json = dict[str, Any]
 
-FORMATS: Final[dict[str, type[WireFormat]]] = {
+_OF_BOTH: Final[dict[str, type[WireFormat]]] = {
     "completion": ChatCompletions,
-    "acompletion": ChatCompletions,
     "text_completion": Completions,
-    "atext_completion": Completions,
     "embedding": Embeddings,
-    "aembedding": Embeddings,
     "responses": Responses,
-    "aresponses": Responses,
 }
+FORMATS: Final = {kind + name: form for name, form in _OF_BOTH.items() for kind in ("", "a")}
 ORIGINALS: Final = {name: getattr(litellm, name) for name in FORMATS}
 _COMPARED: Final = ("model", "tools", "prompt", "input", "instructions", "previous_response_id")
 _NO_RETRY: Final = 402  # a status for which LiteLLM's router makes no further attempt
 
 
-def attempt(accounts: Sequence[BudgetAccount], name: str, body: Json) -> Any:
-    """Make one call of a function of LiteLLM; `body` has its arguments by name."""
-    form, call = _begin(accounts, name, body)
-    try:
-        admitted = call.begin_blocking()
-    except BudgetError as error:
-        raise as_litellm(error, call.request.model) from error
-    try:
-        with answering_blocking(call):
-            answer = ORIGINALS[name](**_to_send(form, body, admitted, call.request))
-    except BudgetError as error:
-        raise as_litellm(error, call.request.model) from error
-    if call.request.stream:
-        return _Stream(answer, call, form.stream_reader(call.request))
-    if _is_cached(answer):
-        call.fail_blocking(UnbilledError("the answer came from a cache"))
-    else:
-        call.end_blocking(_answer_of(form, answer))
-    return answer
+async def attempt(accounts: Sequence[BudgetAccount], name: str, body: Json) -> Any:
+    """Make one call of a function of LiteLLM, an awaited one until the deadline.
 
-
-async def attempt_async(accounts: Sequence[BudgetAccount], name: str, body: Json) -> Any:
-    """Make one call of a function of LiteLLM, as `attempt` does, until the deadline."""
+    `body` has its arguments by name. Nothing waits for a function that blocks.
+    """
     form, call = _begin(accounts, name, body)
     try:
         admitted = await call.begin()
-    except BudgetError as error:
-        raise as_litellm(error, call.request.model) from error
-    try:
-        async with answering(call):
-            answer = await ORIGINALS[name](**_to_send(form, body, admitted, call.request))
+        async with answering_either(call):
+            to_send = _to_send(form, body, admitted, call.request)
+            answer = await maybe_await(ORIGINALS[name](**to_send))
     except BudgetError as error:
         raise as_litellm(error, call.request.model) from error
     if call.request.stream:
@@ -168,7 +141,8 @@ def _begin(
     request = form.read({**body, "messages": asked} if asked else body)
     request.vendor = None  # the model's name begins with its vendor
     request.identity = [asked, *(body.get(field) for field in _COMPARED)]
-    return form, BudgetedCall(accounts, request)
+    make = BudgetedCall if iscoroutinefunction(ORIGINALS[name]) else BlockingCall
+    return form, make(accounts, request)
 
 
 def _to_send(form: WireFormat, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
