@@ -208,12 +208,7 @@ def log_of(snapshot: Snapshot, sees: Callable[[str], bool]) -> dict[str, Any]:
 def refusals_by_account(snapshot: Snapshot) -> dict[str, int]:
     """Return how many calls of each account were refused in the last hour."""
     found: dict[str, int] = {}
-    for event in _lately(snapshot):
-        found[event.account] = found.get(event.account, 0) + event.times
-    return found
-
-
-def _lately(snapshot: Snapshot) -> Iterable[LedgerEvent]:
     for event in snapshot.refusals:
         if event.kind == "refused" and event.at > snapshot.at - HOUR_S:
-            yield event
+            found[event.account] = found.get(event.account, 0) + event.times
+    return found

@@ -201,9 +201,9 @@ def budgeted(what: Any, accounts: Accounts) -> Any:
     it says is the run's final answer.
     """
     if isinstance(what, Model):
-        return _budgeted_model(what, accounts)
+        return twin_of(what, accounts, _model_kind)
     if isinstance(what, Tool):
-        return _budgeted_tool(what, accounts)
+        return _called(what, accounts)
     if isinstance(what, MultiStepAgent):
         return _budgeted_agent(what, accounts)
     raise ValueError(f"budgeted takes a Model, a Tool or an agent of smolagents, not {what!r}")
@@ -218,14 +218,12 @@ def caller_of(what: Any) -> Caller:
 def _budgeted_agent(agent: Any, accounts: Accounts, answers: bool = False) -> Any:
     """Return an agent on a budget; with `answers` its refused call as a tool is answered."""
     reads = isinstance(agent, ToolCallingAgent)  # a CodeAgent's code needs an error
-    new = twin_of(
-        agent, accounts, lambda kind, all_accounts: _called_kind(kind, all_accounts, answers)
-    )
+    new = _called(agent, accounts, answers)
     new.__dict__ = dict(agent.__dict__)
     new.model = budgeted(agent.model, accounts)
     if isinstance(getattr(agent, "python_executor", None), LocalPythonExecutor | None):
         new.tools = {
-            name: tool if name == FINAL_ANSWER else _budgeted_tool(tool, accounts, reads)
+            name: tool if name == FINAL_ANSWER else _called(tool, accounts, reads)
             for name, tool in agent.tools.items()
         }
     new.managed_agents = {
@@ -235,14 +233,9 @@ def _budgeted_agent(agent: Any, accounts: Accounts, answers: bool = False) -> An
     return new
 
 
-def _budgeted_tool(tool: Any, accounts: Accounts, answers: bool = False) -> Any:
-    return twin_of(
-        tool, accounts, lambda kind, all_accounts: _called_kind(kind, all_accounts, answers)
-    )
-
-
-def _budgeted_model(model: Any, accounts: Accounts) -> Any:
-    return twin_of(model, accounts, _model_kind)
+def _called(what: Any, accounts: Accounts, answers: bool = False) -> Any:
+    """Return a tool, or an agent, like the one given, whose calls are counted."""
+    return twin_of(what, accounts, lambda kind, chain: _called_kind(kind, chain, answers))
 
 
 def _called_kind(kind: Any, accounts: Accounts, answers: bool) -> Any:

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from budget_core.ledger.checks import check_path
 from budget_core.ledger.hold import Balance
@@ -131,12 +130,8 @@ def _import(options: argparse.Namespace) -> int:
 def _limits(options: argparse.Namespace) -> dict[str, list[Limit]]:
     """Return the limits of the accounts at or below a path."""
     with opened_ledger(options) as ledger:
-        return limits_of(ledger, options.path)
-
-
-def limits_of(ledger: Any, path: str = "") -> dict[str, list[Limit]]:
-    """Return the limits of all accounts at or below a path, by path, in one request."""
-    return _by_account(row for row in ledger.balances(path) if is_below(row.account, path))
+        rows = ledger.balances(options.path)  # in one request
+        return _by_account(row for row in rows if is_below(row.account, options.path))
 
 
 def _by_account(rows: Iterable[Balance]) -> dict[str, list[Limit]]:

@@ -30,7 +30,8 @@ class SpreadBackend:
         if operation in JOURNAL:
             return await self._ask(0, operation, arguments)
         if arguments["path"]:
-            return await self._ask(self._number(arguments["path"]), operation, arguments)
+            number = crc32(root(arguments["path"]).encode()) % len(self._backends)
+            return await self._ask(number, operation, arguments)
         if operation == "expire":
             return await self._expire(arguments)
         rows = await self._read(operation, arguments)
@@ -43,9 +44,6 @@ class SpreadBackend:
         """Close all connections."""
         for backend in self._backends:
             await backend.close()
-
-    def _number(self, path: str) -> int:
-        return crc32(root(path).encode()) % len(self._backends)
 
     async def _read(self, operation: str, arguments: Arguments) -> Sequence[Any]:
         """Return the rows of all databases.
