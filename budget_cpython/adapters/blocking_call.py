@@ -7,7 +7,7 @@ from typing import Any
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.settling import settled
-from budget_cpython.deadline import Deadline
+from budget_cpython.context.deadline import Deadline
 from budget_cpython.vendors.request import Admitted
 
 
