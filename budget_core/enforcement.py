@@ -1,4 +1,4 @@
-"""What a tracker's budget says and does near its limit, and what becomes of a call there."""
+"""Enforcement near a limit of a tracker or an account: notices, tools, the model, the answer."""
 
 from budget_core.config import OUTAGE, WHOLE, Enforcement, in_ppm
 from budget_core.log import log
@@ -14,7 +14,15 @@ from budget_core.notices import (
     substitute,
 )
 from budget_core.provider import ChatResponse
-from budget_core.thresholds import is_reached, kept_calls, kept_of, nearest, newly_reached, withdraw
+from budget_core.thresholds import (
+    as_messages,
+    is_reached,
+    kept_calls,
+    kept_of,
+    nearest,
+    newly_reached,
+    withdraw,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,8 +72,8 @@ async def enforce(
     axis = nearest(found)
     if axis[4] and is_reached(axis, WHOLE) and enforcer.enforcement == Enforcement.CUTOFF:
         reason = {"reason": fill("{scope} budget: {used} of {cap} {unit}{reserved}", axis)}
-        last = {"role": "user", "content": substitute(LAST_CALL, reason)}
-        return None, list(messages) + [last], None, model
+        last = as_messages([substitute(LAST_CALL, reason)])
+        return None, list(messages) + last, None, model
     share = _consume_crossing(tracker, axis)
     if share is not None:
         if enforcer.on_threshold_crossed:
@@ -79,8 +87,7 @@ async def enforce(
             notices.append(
                 fill(config.tool_strip_template or TOOL_STRIP, axis, gone if tools else ())
             )
-    said = [{"role": "user", "content": notice} for notice in notices if notice]
-    return None, list(messages) + said, tools or None, model
+    return None, list(messages) + as_messages(notices), tools or None, model
 
 
 def report_limit(enforcer: "Enforcer") -> None:

@@ -1,4 +1,4 @@
-"""The thresholds of budgets: what a model is told, and which tools it keeps, near their ends.
+"""The thresholds of budgets: when a model is warned, where that goes, and which tools it keeps.
 
 Turns, days, envelopes and accounts of a ledger take part alike, as axes: an axis is a tuple
 `(scope, unit, used, cap, kept)`, where `kept` of the cap is reserved for the final answer. Shares
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from budget_core._types import Axis, Tools
+    from budget_core._types import Axis, Messages, Tools
 
 
 def kept_of(cap: int | None, share: float | None) -> int:
@@ -21,7 +21,7 @@ def kept_of(cap: int | None, share: float | None) -> int:
 
 
 def kept_calls(cap: int | None, share: float | None) -> int:
-    """Return the calls that are kept for a final one: one, unless it were the only one."""
+    """Return the calls reserved for the final answer: 1, or 0 if the cap is 1."""
     return int(share is not None and (cap or 0) > 1)
 
 
@@ -54,6 +54,11 @@ def newly_reached(axis: "Axis", thresholds: "Sequence[int]", lowest: int) -> int
     """Return the highest of the thresholds that is reached, if it is `lowest` or above."""
     reached = [ppm for ppm in thresholds if ppm >= lowest and is_reached(axis, ppm)]
     return max(reached) if reached else None
+
+
+def as_messages(notices: "Sequence[str | None]") -> "Messages":
+    """Return notices as messages of the user, which go last in one call and are never kept."""
+    return [{"role": "user", "content": notice} for notice in notices if notice]
 
 
 def withdraw(

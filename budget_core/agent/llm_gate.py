@@ -6,6 +6,7 @@ from budget_core.agent.llm_call import EnvelopeAccount, LlmCall, Request
 from budget_core.agent.stop import StoppedError, StopReason, StopRequested, in_words
 from budget_core.agent.wind_down import WindDown
 from budget_core.checks import check_limit
+from budget_core.thresholds import as_messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class Gate:
             raise StoppedError(reason)
         axes = [] if self.envelope.ledger is None else await self._axes()
         stage, texts = self.wind_down.apply(request, self.envelope, axes, self.essential, last)
-        notices = [{"role": "user", "content": text} for text in texts]
+        notices = as_messages(texts)
         before = self.partial_text
         if before:
             notices.insert(0, {"role": "assistant", "content": before})

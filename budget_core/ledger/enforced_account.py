@@ -9,6 +9,7 @@ from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError
 from budget_core.log import log
 from budget_core.notices import CUTOFF, LAST_CALL, UNAVAILABLE, fill, substitute
+from budget_core.thresholds import as_messages
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage_estimate import estimate_tokens
 from budget_core.usage_stream import as_streamed
@@ -70,7 +71,7 @@ async def _make(call: Call, provider: "Provider") -> "Any":
 def _tell(call: Call, notice: str | None) -> None:
     """Append a notice to what is sent; the caller's list stays as it is."""
     if notice:
-        call.messages = list(call.messages) + [{"role": "user", "content": notice}]
+        call.messages = list(call.messages) + as_messages([notice])
 
 
 class _TrackerAccount:

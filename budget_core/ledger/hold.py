@@ -1,4 +1,4 @@
-"""What a ledger hands out: holds, and balances; and the process that asks it."""
+"""The holds and balances that a ledger hands out, and the process that asks it."""
 
 from budget_core.durations import in_ms
 from budget_core.errors import refuse
@@ -22,9 +22,9 @@ ROOMS: "MutableMapping[Any, Any]" = by_ledger()  # in which the calls of this pr
 
 
 class Process:
-    """What a process knows and notes beside its ledger; this one does nothing.
+    """The process that asks a ledger: notes and facts of its own; this one has none.
 
-    A ledger that has another one has it as its `process`.
+    A ledger may have another one as its `process`.
     """
 
     def charged(self, held: "Any", outcome: "Any") -> None:
@@ -56,7 +56,11 @@ def process_of(ledger: "Any") -> Process:
 
 
 class Hold:
-    """What is set aside for one call, and what became of it.
+    """The amounts that are set aside for one call, and their end.
+
+    A hold that nothing settles before it expires, as its process died, counts as spent in full; a
+    late commit corrects that, as docs/hold.md says. In memory `MemoryHolds` does so; SQLite's
+    engine uses it, Redis and Postgres do the same in Lua and SQL.
 
     - `path`, `amounts`: whose account, and how much of each axis.
     - `id`: its key, or one that begins with `#`.

@@ -1,4 +1,4 @@
-"""The text of an alert: in words, and as a CloudEvent."""
+"""The text of an alert, in words and as a CloudEvent."""
 
 import hashlib
 import json

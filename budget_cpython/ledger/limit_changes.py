@@ -1,4 +1,10 @@
-"""Say in an event what changed about the limits of an account, and who changed it."""
+"""Changes of an account's limits: who may make one, and the event that says who did.
+
+A program replaces those that its own line names, by its ledger: `run --account` refuses an account
+that has others, and the default ledger logs a change as a warning. A client of a service needs a
+key with the right `limits` for the account or one above it, as the table in `operations` says; a
+service without keys lets every client on its machine do so.
+"""
 
 import getpass
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What this process notes of calls on ledgers, and knows for them."""
+"""The process of a ledger on CPython: it notes calls, and knows answers' lengths and deadlines."""
 
 from contextlib import suppress
 

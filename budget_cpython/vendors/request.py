@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from budget_core.errors import BudgetError
+from budget_core.thresholds import as_messages
 from budget_core.usage_estimate import estimate_tokens, tokens_in
 
 _A_TOKEN = 4  # bytes
@@ -112,7 +113,7 @@ class Admitted:
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The notices as messages of the user."""
-        return [{"role": "user", "content": notice} for notice in self.notices]
+        return as_messages(self.notices)
 
     @property
     def natives(self) -> list[Any]:
