@@ -34,7 +34,7 @@ def imported(path: Path) -> Iterator[str]:
                 assert not level, f"{path}:{node.lineno}: an import is absolute here"
                 yield from (f"{source}.{alias.name}" for alias in names)
             case ast.Call(
-                func=ast.Name("__import__" | "call_in"), args=[ast.Constant(value=str(name)), *_]
+                func=ast.Name("__import__" | "lazy_call"), args=[ast.Constant(value=str(name)), *_]
             ):
                 yield name
 

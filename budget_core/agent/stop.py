@@ -1,7 +1,7 @@
 """Say when a run is to end, and why."""
 
-from budget_core.call_in import call_in
 from budget_core.errors import BudgetError
+from budget_core.lazy_call import lazy_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class StopReason:
         text = self.kind.replace("_", " ")
         if self.used is not None:
             axis = ("", self.axis, self.used, self.limit or 0, self.kept)
-            text += ": " + call_in("budget_core.notices", "figures", axis)
+            text += ": " + lazy_call("budget_core.notices", "figures", axis)
         if self.scope != "run":
             text += f" ({self.scope})"
         return f"{text}: {self.reason}" if self.reason else text

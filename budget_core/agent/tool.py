@@ -1,8 +1,8 @@
 """What a model may call, and what comes of it."""
 
-from budget_core.call_in import call_in
 from budget_core.checks import check_count, check_text
 from budget_core.durations import in_ms
+from budget_core.lazy_call import lazy_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Tool:
         self.run = run
         empty: dict[str, Any] = {"type": "object", "properties": {}}
         where = f"parameters of {name}"
-        self.parameters: dict[str, Any] = call_in(
+        self.parameters: dict[str, Any] = lazy_call(
             self.SCHEMAS, "check_schema", where, parameters or empty
         )
         if cap_s is not None:

@@ -7,7 +7,7 @@ from budget_core.agent.envelope import Envelope
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.agent.tool import ToolOutput
 from budget_core.allowance import claim_repair
-from budget_core.call_in import call_in
+from budget_core.lazy_call import lazy_call
 from budget_core.provider import maybe_await
 from budget_core.usage import read_usage
 
@@ -87,7 +87,7 @@ class Toolbox:
         elif call.name not in self.offered and self.envelope.tool_calls.left() != 0:
             return ToolEnd(DENIED, f"Error: {call.name} is off now; go on without it.")
         elif call.arguments is not None:
-            wrong = call_in(tool.SCHEMAS, "complaint_about", tool.parameters, call.arguments)
+            wrong = lazy_call(tool.SCHEMAS, "complaint_about", tool.parameters, call.arguments)
         if wrong is None:
             self._repairs.pop(call.name, None)
             return None

@@ -1,8 +1,8 @@
 """Bring a run to its end in stages: a notice, fewer tools, no tools, a final call."""
 
-from budget_core.call_in import call_in
 from budget_core.checks import check_text
 from budget_core.config import check_each, check_share, in_ppm
+from budget_core.lazy_call import lazy_call
 from budget_core.thresholds import nearest, newly_reached, withdraw
 
 TYPE_CHECKING = False
@@ -71,7 +71,7 @@ class WindDown:
         if reason is not None:
             request.tools = None
             return _LAST, [
-                call_in("budget_core.notices", "last_call", self.last_call_template, str(reason))
+                lazy_call("budget_core.notices", "last_call", self.last_call_template, str(reason))
             ]
         axis = nearest(envelope.axes() + axes)
         notices = []
@@ -79,13 +79,15 @@ class WindDown:
         ppm = newly_reached(axis, thresholds, envelope.notes.get("notice", 0))
         if ppm is not None:
             envelope.notes["notice"] = ppm + 1
-            notices.append(call_in("budget_core.notices", "warning", self.notice_template, axis))
+            notices.append(lazy_call("budget_core.notices", "warning", self.notice_template, axis))
         kept, gone = withdraw(request.tools or [], axis, self._stages(envelope, essential))
         if not gone:
             return _NORMAL, notices
         request.tools = kept or None
         off = gone if kept else ()
-        notices.append(call_in("budget_core.notices", "tools_off", self.tools_template, axis, off))
+        notices.append(
+            lazy_call("budget_core.notices", "tools_off", self.tools_template, axis, off)
+        )
         return _NARROWED if kept else _TOOLS_OFF, notices
 
     def _stages(self, envelope: "Envelope", essential: "set[str]") -> "list[Any]":

@@ -4,8 +4,8 @@ import asyncio
 import gc
 
 from budget_core.board.device import refresh_network
-from budget_core.call_in import call_in
 from budget_core.errors import BudgetError
+from budget_core.lazy_call import lazy_call
 from budget_core.until import until
 from budget_core.wall_clock import WALL
 
@@ -173,7 +173,7 @@ def main(settings: "Any", tools: "list[Tool]") -> None:
     from budget_core.board.line_input import Keyboard
 
     try:
-        made = call_in("budget_core.board.make_agent", "make_agent", settings, tools)
+        made = lazy_call("budget_core.board.make_agent", "make_agent", settings, tools)
     except (BudgetError, ValueError) as error:
         print(f"error: {error}")
         return

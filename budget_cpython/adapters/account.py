@@ -85,11 +85,11 @@ class CallCounts:
         return [f"{count} {name}" for name, count in counts.items() if count]
 
 
-class Announced:
+class AnnouncedThresholds:
     """The thresholds of an account's limits that were announced to the model.
 
-    `config` has the thresholds, and `due_ppm` is the share from which the next one is due. It has
-    what `enforce` asks of a tracker; what was used, the ledger counts.
+    `config` has the thresholds, and `due_ppm` is the share from which the next one is due.
+    `enforce` takes it in the place of a tracker; the ledger counts what was used.
     """
 
     alert = False
@@ -158,7 +158,7 @@ class BudgetAccount:
         self._options = options
         self.repeat_stop: RepeatStop | None = None
         config = _near_limits(options)
-        self.tracker = Announced(config)
+        self.tracker = AnnouncedThresholds(config)
         self.enforcement, self.fallback_model = config.enforcement, config.fallback_model
         self.is_strict = self.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
         self.max_tokens: int | None = options.get("max_tokens") if self.is_strict else None

@@ -17,7 +17,7 @@ from budget_core.ledger.llm_account import UnpricedError
 from budget_core.repeats import RepeatedCallError
 from budget_cpython.adapters.shared_ledgers import ForkedLedgerError
 from budget_cpython.ledger.error_answers import EXCEEDED, rate_limit_headers
-from budget_cpython.vendors.known import VENDORS
+from budget_cpython.vendors.registry import VENDORS
 from budget_cpython.vendors.request import TooLittleLeftError, UnreadableRequestError
 
 REFUSED: Final = 402

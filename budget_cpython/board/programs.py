@@ -74,5 +74,5 @@ def imported_names(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "call_in":
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "lazy_call":
             yield from (str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))

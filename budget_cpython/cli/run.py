@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     if not hasattr(os, "posix_spawnp"):
         raise OSError("`microbudget run` needs Linux or macOS: elsewhere use `microbudget proxy`")
     from budget_cpython.run.accounts import open_accounts
-    from budget_cpython.run.beside import check_installed
+    from budget_cpython.run.background_proxy import check_installed
     from budget_cpython.run.environment import check_upstreams, for_command, plan_routes
     from budget_cpython.run.within import NotStartedError, run_within
 

@@ -10,13 +10,13 @@ from budget_core.ledger.outbox import finish
 from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.context.process_state import begin_again_in_children
-from budget_cpython.ledger.deliveries import ForTasks, ForThreads
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
+from budget_cpython.ledger.upstream import AwaitedUpstream, BlockingUpstream
 from budget_cpython.ledger.usage_log import flush_usage_awaited
 from budget_cpython.wall_clock import WALL
 
 
-class AsyncLeasedLedger(ForTasks, lease.LeasedLedger, AsyncPassthrough):
+class AsyncLeasedLedger(AwaitedUpstream, lease.LeasedLedger, AsyncPassthrough):
     """A ledger that leases blocks of another one's budget, and admits calls within them.
 
     Operations on accounts are passed on to the ledger upstream. A process that holds a block
@@ -59,7 +59,7 @@ class AsyncLeasedLedger(ForTasks, lease.LeasedLedger, AsyncPassthrough):
         return await self.upstream.ask(operation, *arguments)
 
 
-class _ThreadsLease(ForThreads, AsyncLeasedLedger):
+class _ThreadsLease(BlockingUpstream, AsyncLeasedLedger):
     pass
 
 

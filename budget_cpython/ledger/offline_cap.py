@@ -16,18 +16,18 @@ from budget_core.ledger.hold import Hold, check_hold, check_ttl
 from budget_core.ledger.outbox import new_key
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.context.process_state import begin_again_in_children
-from budget_cpython.ledger.deliveries import ForTasks, ForThreads
 from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.ledger.noting import note_quietly_awaited
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 from budget_cpython.ledger.prefilled_lease import PrefilledLease
+from budget_cpython.ledger.upstream import AwaitedUpstream, BlockingUpstream
 from budget_cpython.wall_clock import WALL
 
 OFFLINE = (LedgerUnavailableError, LedgerFullError)
 
 
-class AsyncOfflineCapLedger(ForTasks, AsyncPassthrough):
+class AsyncOfflineCapLedger(AwaitedUpstream, AsyncPassthrough):
     """A ledger that grants up to `cap` by itself while the one upstream is out of reach, or full.
 
     While that one is damaged (`LedgerCorruptError`) nothing is granted.
@@ -222,7 +222,7 @@ def _name(key: str | None) -> str:
     return new_key() if key is None else check_key(key)
 
 
-class _ThreadsCap(ForThreads, AsyncOfflineCapLedger):
+class _ThreadsCap(BlockingUpstream, AsyncOfflineCapLedger):
     pass
 
 

@@ -20,7 +20,7 @@ from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.headers import Headers, to_client
 from budget_cpython.vendors.body import LARGE
 from budget_cpython.vendors.format import WireFormat
-from budget_cpython.vendors.known import find_format
+from budget_cpython.vendors.registry import find_format
 
 log = logging.getLogger("microbudget.proxy")
 _MODELS = re.compile(r".*/models(/[^:]*)?")

@@ -63,11 +63,11 @@ def _load_prices(settings: "Settings") -> PriceTable:
     return PriceTable(settings.prices, BudgetAccount().prices, settings.deployments)
 
 
-class DrawnAccount:
-    """An account in a ledger that a run draws on.
+class DeferredAccount:
+    """An account in a ledger, whose code for calls is loaded after the command has started.
 
-    `load` makes what admits calls, with the prices that `load_prices` returns, else those of the
-    list. That takes longer to import than most commands to start.
+    `load` returns its `BudgetAccount`, with the prices of `load_prices`, else those of the list.
+    That takes longer to import than most commands to start.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ def open_accounts(
     replaces: bool = False,
     load_prices: Callable[[], Any] | None = None,
     **rules: Any,
-) -> list[DrawnAccount]:
+) -> list[DeferredAccount]:
     """Return the accounts of a run: that of its own account in memory, after the one in a ledger.
 
     Limits with a window are for the account in the ledger, and are set there if it has no limits
@@ -139,7 +139,7 @@ def open_accounts(
     _check_rules(budget, load_prices is not None, rules)
     memory = Ledger()
     memory.set_limits(_OWN, with_all_axes(budget.unwindowed))
-    own = DrawnAccount(memory, _OWN, load_prices, **rules)
+    own = DeferredAccount(memory, _OWN, load_prices, **rules)
     if ledger is None or account is None:
         return [own]
     kept = budget.windowed
@@ -149,13 +149,13 @@ def open_accounts(
         else:
             with usable_default(default):
                 set_default_limits(ledger, default, account, kept)
-    shared = DrawnAccount(ledger, account, load_prices, **rules)
+    shared = DeferredAccount(ledger, account, load_prices, **rules)
     shared.balance()
     return [shared, own]
 
 
 def _check_rules(budget: ParsedBudget, has_prices: bool, rules: dict[str, Any]) -> None:
-    """Raise what `DrawnAccount.load` would, before the command starts."""
+    """Raise what `DeferredAccount.load` would, before the command starts."""
     is_priced = has_prices or find_spec("genai_prices") is not None
     if not is_priced and any(limit.axis == "nano_usd" for limit in budget.unwindowed):
         raise ImportError(NEEDS_PRICES)

@@ -15,7 +15,7 @@ from budget_cpython.context.deadline import Deadline
 from budget_cpython.ops.words import duration
 
 if TYPE_CHECKING:
-    from budget_cpython.run.accounts import DrawnAccount
+    from budget_cpython.run.accounts import DeferredAccount
 
 _CENT = 10_000_000  # nano-dollars
 _EVERY_S = 2.0
@@ -76,7 +76,7 @@ class StatusLine:
 class Left:
     """The balance of accounts, asked for every two seconds in a thread; a ledger may be slow."""
 
-    def __init__(self, accounts: "Sequence[DrawnAccount]", deadline: Deadline) -> None:
+    def __init__(self, accounts: "Sequence[DeferredAccount]", deadline: Deadline) -> None:
         self._accounts = accounts
         self._deadline = deadline
         self._rows: list[Any] = []

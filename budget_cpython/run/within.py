@@ -12,8 +12,8 @@ from budget_core.errors import BudgetError
 from budget_core.ledger.hold import Balance
 from budget_cpython.context.deadline import Deadline
 from budget_cpython.proxy.usage_by_model import UsageByModel
-from budget_cpython.run.accounts import DrawnAccount
-from budget_cpython.run.beside import ProxyBeside
+from budget_cpython.run.accounts import DeferredAccount
+from budget_cpython.run.background_proxy import BackgroundProxy
 from budget_cpython.run.command import Command
 from budget_cpython.run.environment import Routes
 from budget_cpython.run.report import Report
@@ -42,7 +42,7 @@ class NotStartedError(Exception):
 
 
 def run_within(
-    accounts: Sequence[DrawnAccount],
+    accounts: Sequence[DeferredAccount],
     seconds: float | None,
     routes: Routes,
     command: Sequence[str],
@@ -68,7 +68,7 @@ def run_within(
         with _status_line(accounts, deadline, shows) as line:
             one = Command(command, found, deadline=deadline, grace=grace, line=line)
             make = partial(_make_gate, accounts, routes, deadline, grace, notices, strict)
-            with ProxyBeside(make, listener, url, one.end) as proxy:
+            with BackgroundProxy(make, listener, url, one.end) as proxy:
                 try:
                     ending = one.run()
                 except OSError as error:
@@ -87,7 +87,7 @@ def run_within(
 
 
 def _make_gate(
-    accounts: Sequence[DrawnAccount],
+    accounts: Sequence[DeferredAccount],
     routes: Routes,
     deadline: Deadline,
     grace: float,
@@ -104,7 +104,7 @@ def _make_gate(
 
 @contextmanager
 def _status_line(
-    accounts: Sequence[DrawnAccount], deadline: Deadline, shows: bool
+    accounts: Sequence[DeferredAccount], deadline: Deadline, shows: bool
 ) -> Iterator[StatusLine | None]:
     """Yield the line for a terminal, if standard error is one; give its row back at the end."""
     plain = os.environ.get("TERM", "dumb") == "dumb"

@@ -15,7 +15,7 @@ from budget_cpython.adapters.http.client import budgeted_http_client
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy.app import MAX_BODY
 from budget_cpython.vendors.body import LARGE, MAX_DEPTH, MAX_VALUES
-from budget_cpython.vendors.known import find_format
+from budget_cpython.vendors.registry import find_format
 from budget_cpython.vendors.request import UnreadableRequestError
 from tests.proxy.support import Behind, Request, budgeted, post, spent, usage
 

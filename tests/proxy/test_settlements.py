@@ -8,7 +8,7 @@ import pytest
 from budget_core import Limit
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.proxy import Proxy
-from budget_cpython.run.accounts import DrawnAccount
+from budget_cpython.run.accounts import DeferredAccount
 from budget_cpython.run.environment import Routes
 from budget_cpython.run.within import run_within
 from tests.proxy.settlements import PRICES, SENT, ask, behind
@@ -59,7 +59,7 @@ def test_a_run_charges_each_end() -> None:
         routes = Routes({"openai": server.url}, {"MODELS_URL": ""})
         code = "import os; from tests.proxy.settlements import ask; ask(os.environ['MODELS_URL'])"
         report = run_within(
-            [DrawnAccount(account.ledger, account.path, lambda: PRICES)],
+            [DeferredAccount(account.ledger, account.path, lambda: PRICES)],
             None,
             routes,
             [sys.executable, "-c", code],

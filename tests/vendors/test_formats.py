@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from budget_core.usage import Usage
 from budget_core.usage_estimate import estimate_tokens
-from budget_cpython.vendors.known import find_format
+from budget_cpython.vendors.registry import find_format
 from budget_cpython.vendors.request import TooLittleLeftError
 from tests.properties import examples
 from tests.vendors.vectors import (

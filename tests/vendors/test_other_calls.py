@@ -8,7 +8,7 @@ import pytest
 from openai import APIStatusError, OpenAI
 
 from budget_cpython import Ledger, Limit, Price, budgeted
-from budget_cpython.vendors.known import find_format
+from budget_cpython.vendors.registry import find_format
 from tests.vendors.test_attachments import wav
 
 OPENAI = "https://api.openai.com/v1"

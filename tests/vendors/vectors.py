@@ -6,7 +6,7 @@ from typing import Any
 from budget_core.provider import ChatResponse
 from budget_core.usage import Usage, read_usage
 from budget_cpython.vendors.format import WireFormat
-from budget_cpython.vendors.known import find_format
+from budget_cpython.vendors.registry import find_format
 from budget_cpython.vendors.request import Admitted, LlmRequest
 
 CHAT = "/v1/chat/completions"

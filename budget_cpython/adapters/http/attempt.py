@@ -18,7 +18,7 @@ from budget_cpython.prices.listed_prices import provider_at
 from budget_cpython.vendors.answers import Reader, WholeReader, whole_answer
 from budget_cpython.vendors.body import LARGE
 from budget_cpython.vendors.format import WireBody, WireFormat
-from budget_cpython.vendors.known import VENDORS, find_format
+from budget_cpython.vendors.registry import VENDORS, find_format
 from budget_cpython.vendors.request import Admitted, UnreadableRequestError
 
 COUNTED = "microbudget_counted"  # an attribute of what is sent in a request's place

@@ -16,10 +16,10 @@ def budgeted_http_client(client: T, accounts: Sequence[BudgetAccount] = ()) -> T
     """Return a client of the same type, on the same connections, whose calls draw on accounts.
 
     A request whose path is that of a model's API is admitted, changed, sent, counted and settled;
-    all others pass through. Those of `vendors.known` are known. A refused request is not sent:
-    its response has the status 402 and the form of the vendor's errors, and the error of the budget
-    is its extension `microbudget`. A request's own extension `microbudget`, the `Terms` of
-    `http_attempt`, takes the place of the client's.
+    all others pass through. The formats of `vendors.registry` are recognised. A refused request is
+    not sent: its response has the status 402 and the form of the vendor's errors, and the error of
+    the budget is its extension `microbudget`. A request's own extension `microbudget`, the `Terms`
+    of `http.attempt`, takes the place of the client's.
 
     A current deadline (`Deadline.current`) lowers the timeouts. A call that it ends is refused, and
     the message says whether it was sent; a stream that has begun raises `DeadlineExceeded`.

@@ -1,4 +1,4 @@
-"""The proxy of a run, which is loaded beside its command."""
+"""The proxy of a run, loaded in the background while its command starts."""
 
 import select
 import socket
@@ -28,13 +28,13 @@ _PARTS = (
 
 
 def check_installed() -> None:
-    """Raise `ModuleNotFoundError` for a package that the proxy needs, and load none."""
+    """Raise `ModuleNotFoundError` for a missing package that the proxy needs; none is loaded."""
     for name in _NEEDED:
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-class ProxyBeside:
+class BackgroundProxy:
     """A `with` in which a thread loads a run's proxy and then serves it, on a socket that listens.
 
     `make` loads the proxy and returns its gate, once a client connects or the command has had its
@@ -60,7 +60,7 @@ class ProxyBeside:
         self._served = ExitStack()
         self._thread = Thread(target=self._load, name="microbudget-load", daemon=True)
 
-    def __enter__(self) -> "ProxyBeside":
+    def __enter__(self) -> "BackgroundProxy":
         self._thread.start()
         return self
 

@@ -1,4 +1,4 @@
-"""How a lease or a cap reaches the ledger upstream: from tasks, or from threads."""
+"""The ledger upstream of a lease or a cap, as tasks or threads reach it."""
 
 from asyncio import gather
 from threading import Lock
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 AT_ONCE = 1000
 
 
-class OutboxAtOnce(Outbox):
-    """An outbox that delivers up to `AT_ONCE` entries at a time, which may go together."""
+class ConcurrentOutbox(Outbox):
+    """An outbox that delivers up to `AT_ONCE` entries together, which may share a request."""
 
     async def _deliver_each(self, ask: "Ask", entries: list[Entry]) -> Exception | None:
         deliver_one = super()._deliver_each
@@ -36,19 +36,19 @@ class OutboxAtOnce(Outbox):
 class AwaitedLedgerWithBackoff(LedgerWithBackoff):
     """The awaited ledger behind a lease or a cap."""
 
-    OUTBOX = OutboxAtOnce
+    OUTBOX = ConcurrentOutbox
 
 
-class ForTasks:
-    """A lease or a cap that tasks share, of a ledger that is awaited."""
+class AwaitedUpstream:
+    """The upstream ledger, locks and gates of a lease or a cap that tasks share."""
 
     UPSTREAM: type[LedgerWithBackoff] = AwaitedLedgerWithBackoff
     LOCK: Any = NoLock
     GATE: Any = TaskGate
 
 
-class ForThreads(ForTasks):
-    """A lease or a cap that threads share: nothing is awaited in its ledger."""
+class BlockingUpstream(AwaitedUpstream):
+    """The upstream ledger, locks and gates of a lease or a cap that threads share."""
 
     UPSTREAM = LedgerWithBackoff
     LOCK = Lock

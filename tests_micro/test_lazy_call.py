@@ -3,7 +3,7 @@
 import os
 import sys
 
-from budget_core.call_in import call_in
+from budget_core.lazy_call import lazy_call
 from tests_micro.support import temp_folder
 
 _SOURCE = """
@@ -23,7 +23,7 @@ def loaded_after(name: str, file: str) -> bool:
         sys.path.insert(0, folder)
         try:
             for number in (1, 2):
-                assert call_in(name + ".moment", "double", number) == 2 * number
+                assert lazy_call(name + ".moment", "double", number) == 2 * number
         finally:
             sys.path.pop(0)
     stays = name + ".moment" in sys.modules
@@ -42,5 +42,5 @@ def test_a_module_that_would_be_compiled_again_stays() -> None:
 def test_a_module_that_was_loaded_before_stays() -> None:
     import budget_core.notices
 
-    assert call_in("budget_core.notices", "last_call", "{reason}!", "Over") == "Over!"
+    assert lazy_call("budget_core.notices", "last_call", "{reason}!", "Over") == "Over!"
     assert sys.modules["budget_core.notices"] is budget_core.notices

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def call_in(module: str, function: str, *arguments: "Any") -> "Any":
+def lazy_call(module: str, function: str, *arguments: "Any") -> "Any":
     """Call a function; its module is imported for the call only, unless it is loaded already.
 
     A precompiled module is forgotten afterwards: a chip has its memory back, and loads it again in

@@ -1,4 +1,4 @@
-"""The vendors that are known, a module each, and the formats of their requests.
+"""The registry of vendors, a module each, and the formats of their requests.
 
 A vendor's module says its formats, the form of its errors and where it has models; another vendor
 is one more module, and a name in `VENDORS`. A vendor that is not here speaks OpenAI's formats.

@@ -12,8 +12,8 @@ import pytest
 
 from budget_cpython.context.deadline import Deadline
 from budget_cpython.proxy.usage_by_model import UsageByModel
-from budget_cpython.run import beside
-from budget_cpython.run.beside import ProxyBeside
+from budget_cpython.run import background_proxy
+from budget_cpython.run.background_proxy import BackgroundProxy
 from budget_cpython.run.command import Command
 from budget_cpython.run.gate import ProxyGate
 from budget_cpython.web.addresses import ListenAddress
@@ -25,8 +25,8 @@ HERE = ListenAddress("127.0.0.1")
 _RUN = """
 import sys
 from budget_cpython.cli import main
-from budget_cpython.run import beside
-beside._HEAD_START_S = SECONDS
+from budget_cpython.run import background_proxy
+background_proxy._HEAD_START_S = SECONDS
 BEFORE
 code = main(["run", "--budget", "$1 + 10 min", "--quiet", "--", *sys.argv[1:]])
 slow = ("asyncio", "httpx", "pydantic", "genai_prices", "rich", "starlette", "uvicorn")
@@ -79,7 +79,7 @@ def program(seconds: float, *command: str, before: str = "") -> "subprocess.Comp
 def test_a_request_waits_until_the_proxy_is_loaded(
     listener: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "_HEAD_START_S", 0)
+    monkeypatch.setattr(background_proxy, "_HEAD_START_S", 0)
     loading, loaded = Event(), Event()
 
     def make() -> ProxyGate:
@@ -89,7 +89,7 @@ def test_a_request_waits_until_the_proxy_is_loaded(
 
     url = HERE.url(listener)
     with (
-        ProxyBeside(make, listener, url, lambda: None) as proxy,
+        BackgroundProxy(make, listener, url, lambda: None) as proxy,
         ThreadPoolExecutor() as threads,
     ):
         assert loading.wait(PATIENCE)
@@ -104,17 +104,17 @@ def test_a_request_waits_until_the_proxy_is_loaded(
 def test_a_client_that_connects_is_a_reason_to_load(
     listener: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "_HEAD_START_S", 600)
+    monkeypatch.setattr(background_proxy, "_HEAD_START_S", 600)
     url = HERE.url(listener)
-    with ProxyBeside(gate, listener, url, lambda: None):
+    with BackgroundProxy(gate, listener, url, lambda: None):
         assert httpx.get(url, timeout=PATIENCE).text == "hi"
 
 
 def test_a_command_that_ends_within_its_head_start_needs_no_proxy(
     listener: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "_HEAD_START_S", 600)
-    with ProxyBeside(gate, listener, "", lambda: None) as proxy:
+    monkeypatch.setattr(background_proxy, "_HEAD_START_S", 600)
+    with BackgroundProxy(gate, listener, "", lambda: None) as proxy:
         pass
     assert (proxy.gate, proxy.error) == (None, None)
 
@@ -122,14 +122,14 @@ def test_a_command_that_ends_within_its_head_start_needs_no_proxy(
 def test_a_proxy_that_cannot_be_loaded_refuses_connections(
     listener: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "_HEAD_START_S", 0)
+    monkeypatch.setattr(background_proxy, "_HEAD_START_S", 0)
     failed = Event()
 
     def make() -> ProxyGate:
         raise OSError("no room")
 
     url = HERE.url(listener)
-    with ProxyBeside(make, listener, url, failed.set) as proxy:
+    with BackgroundProxy(make, listener, url, failed.set) as proxy:
         assert failed.wait(PATIENCE)
         assert str(proxy.error) == "no room"
         with pytest.raises(httpx.ConnectError):
