@@ -113,3 +113,13 @@ def test_what_no_package_knows_is_refused() -> None:
         budgeted(object(), "1 call")
     with pytest.raises(ValueError, match="a ledger's URL is memory:"):
         open_ledger("acme://fleet")
+
+
+def test_a_plugin_that_cannot_be_loaded_is_named(acme: Any, tmp_path: Path) -> None:
+    for module in ("acme_budget", "acme_ledger"):
+        (tmp_path / f"{module}.py").write_text("import absent_library")
+    said = "the plugin {} of acme-budget, for {!r} in microbudget.{}, cannot be loaded: No module"
+    with pytest.raises(ImportError, match=said.format("acme_budget", "acme_llm", "adapters")):
+        budgeted(acme.Client(), "1 call")
+    with pytest.raises(ImportError, match=said.format(".*", "acme", "ledgers")):
+        open_ledger("acme://fleet")

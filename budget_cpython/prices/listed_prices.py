@@ -321,8 +321,9 @@ def _units_of(part: BilledUsage, vendor: str) -> "tuple[dict[str, Any], bool]":
     }
     full = part.full and part.region in _ANYWHERE
     adds_up = part.total == prompt + (part.output or 0)
+    named = {"", *(row.where for row in part.units)}
     for row, count in part.units.items():
-        if adds_up and vendor.partition("_")[0] in row.vendors:
+        if adds_up and row.beside in named and vendor.partition("_")[0] in row.vendors:
             units[row.unit] = units.get(row.unit, 0) + count
         elif row.apart and count:
             full = False

@@ -239,7 +239,7 @@ class Responses(OpenAIFormat):
         if admitted.withdraws_from(request):
             _withdraw_from_response(new, admitted)
         limit = lowered(request.max_tokens, admitted)
-        if limit != request.max_tokens:
+        if limit not in (None, body.get("max_output_tokens")):
             new["max_output_tokens"] = limit
         return new
 
@@ -308,9 +308,8 @@ def _lower(new: Json, admitted: Admitted, answers: int, names: tuple[str, ...]) 
     """Lower the limit in the fields that the caller used, else in the first; ask for the usage."""
     if admitted.max_tokens is not None:
         for name in [name for name in names if new.get(name) is not None] or names[:1]:
-            asked = as_count(new.get(name))
-            limit = lowered(asked, admitted, answers)
-            if limit != asked:
+            limit = lowered(as_count(new.get(name)), admitted, answers)
+            if limit != new.get(name):  # a text that is a number is sent as the one that is held
                 new[name] = limit
     if new.get("stream") is True:
         new["stream_options"] = {**as_dict(new.get("stream_options")), "include_usage": True}

@@ -76,8 +76,8 @@ class LlmRequest:
         return [*self.messages, {"role": "system", "tool_calls": [{"function": tools}]}], None
 
     def raise_to(self, size: int) -> None:
-        """Have prompt and tools count at least as `size` bytes of text."""
-        least = tokens_in(size) - estimate_tokens([], self.tools)
+        """Have prompt and tools count at least as `size` bytes of text, and what is attached."""
+        least = tokens_in(size) + self.attached - estimate_tokens([], self.tools)
         if least > estimate_tokens(self.messages):
             self.messages = counted(_A_TOKEN * (least - _A_MESSAGE))
 

@@ -21,6 +21,8 @@ class BilledUnit:
       or its time to live; empty where reports do not say it.
     - `bound`: what limits it in a request: the size of the `prompt`, or a field; empty for nothing.
     - `apart`: whether it marks the calls of vendors that name it and are not in the row.
+    - `beside`: the place that a report also names if it bills the unit; empty for none. Without it
+      a unit marks the call, as that of another vendor does.
     """
 
     vendors: frozenset[str]
@@ -29,13 +31,20 @@ class BilledUnit:
     price: str
     bound: str
     apart: bool
+    beside: str = ""
 
 
 def _row(
-    vendors: str, unit: str, where: str, bound: str = "", price: str = "", apart: bool = True
+    vendors: str,
+    unit: str,
+    where: str,
+    bound: str = "",
+    price: str = "",
+    apart: bool = True,
+    beside: str = "",
 ) -> BilledUnit:
     price = price or unit.removesuffix("_tokens") + "_mtok"
-    return BilledUnit(frozenset(vendors.split()), unit, where, price, bound, apart)
+    return BilledUnit(frozenset(vendors.split()), unit, where, price, bound, apart, beside)
 
 
 def _part(vendors: str, unit: str, where: str, bound: str = "") -> BilledUnit:
@@ -67,9 +76,21 @@ UNITS: "Final" = (
     _row(_CHAT_OUT, "output_audio_tokens", "completion_tokens_details.audio_tokens", "max_tokens"),
     # Images
     _part("openai", "input_text_tokens", "input_tokens_details.text_tokens", "prompt"),
-    _row("openai", "input_image_tokens", "input_tokens_details.image_tokens", "prompt"),
+    _row(
+        "openai",
+        "input_image_tokens",
+        "input_tokens_details.image_tokens",
+        "prompt",
+        beside="input_tokens_details.text_tokens",
+    ),
     _part("openai", "output_text_tokens", "output_tokens_details.text_tokens", "n"),
-    _row("openai", "output_image_tokens", "output_tokens_details.image_tokens", "n"),
+    _row(
+        "openai",
+        "output_image_tokens",
+        "output_tokens_details.image_tokens",
+        "n",
+        beside="input_tokens_details.image_tokens",
+    ),
     # Realtime, and transcriptions by tokens
     _part(_REALTIME, "input_text_tokens", "input_token_details.text_tokens"),
     _row(_REALTIME, "input_audio_tokens", "input_token_details.audio_tokens"),

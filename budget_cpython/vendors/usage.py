@@ -55,6 +55,7 @@ def billed_usage(report: "Any") -> BilledUsage:
         return report
     found = BilledUsage(read_usage(report))
     try:
+        found.cost = _cost_in(found.report)  # counts where nothing else can be read
         _fill(found, as_json(found.report))
     except Exception:  # noqa: BLE001 - a foreign report may have any form, or have no end
         found.full = False
@@ -62,14 +63,17 @@ def billed_usage(report: "Any") -> BilledUsage:
     return found
 
 
+def _cost_in(report: "Any") -> float | None:
+    cost = report.get("cost") if isinstance(report, dict) else getattr(report, "cost", None)
+    cost = cost.get("total_cost") if isinstance(cost, dict) else cost  # as Perplexity says it
+    return cost if type(cost) in (int, float) else None
+
+
 def _fill(found: BilledUsage, report: "dict[str, Any]") -> None:
     """Take everything from a report but its tokens."""
     traffic: "Any" = report.get("trafficType")
     found.tier, found.traffic = report.get("service_tier"), _TRAFFIC.get(traffic, traffic)
     found.speed, found.region = report.get("speed"), report.get("inference_geo")
-    cost = report.get("cost")
-    cost = cost.get("total_cost") if isinstance(cost, dict) else cost  # as Perplexity says it
-    found.cost = cost if type(cost) in (int, float) else None
     told = ("trafficType", "service_tier", "speed", "inference_geo")
     rest = {name: report[name] for name in report if name not in told}
     iterations = rest.get("iterations")

@@ -250,6 +250,23 @@ def test_a_unit_without_a_price_marks_the_call() -> None:
     assert not listed("gpt-4o").cost_of({**PLAIN, "inference_geo": "us"})[1]
 
 
+def test_images_in_a_report_that_is_not_one_of_images_mark_the_call() -> None:
+    report: dict[str, Any] = {"input_tokens": 100, "output_tokens": 50, "total_tokens": 150}
+    made = {**report, "output_tokens_details": {"image_tokens": 40}}
+    shown = {**report, "input_tokens_details": {"image_tokens": 40}}
+    price = ListedPrices().get("gpt-5")
+    assert price is not None
+    assert [price.cost_of(one) for one in (report, made, shown)] == [
+        (625_000, True),
+        (625_000, False),
+        (625_000, False),
+    ]
+    price = ListedPrices().get("gpt-image-1")
+    assert price is not None
+    whole = {**made, "input_tokens_details": {"text_tokens": 60, "image_tokens": 40}}
+    assert price.cost_of(whole) == (60 * 5_000 + 40 * 10_000 + 50 * 40_000, True)
+
+
 def test_a_unit_that_is_not_a_number_marks_the_call() -> None:
     price = listed("claude-sonnet-4-5")
     report = {"input_tokens": 100, "output_tokens": 10}

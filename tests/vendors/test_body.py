@@ -174,6 +174,15 @@ def test_texts_that_no_format_reads_count_in_a_large_body(path: str) -> None:
     assert 100_000 <= estimate_tokens(large.messages) < 100_010
 
 
+def test_what_is_attached_counts_beside_texts_that_no_format_reads() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    body = {"model": "gpt-4o", "messages": [{"role": "user", "content": [image]}]}
+    alone = WireBody(format_at(CHAT), encoded(body)).read()
+    beside = WireBody(format_at(CHAT), encoded({**body, "other": "a" * 400_000})).read()
+    assert alone.attached > 1_000
+    assert estimate_tokens(beside.messages) >= 100_000 + alone.attached
+
+
 def test_an_event_loop_reads_a_large_body_in_a_thread_and_sends_it_in_pieces() -> None:
     on_loop: list[bool] = []
 

@@ -96,3 +96,12 @@ def test_a_record_costs_what_its_report_costs() -> None:
             record = billed_usage(report)
             assert price.cost_of(record) == price.cost_of(report), report
             assert listed is None or listed.cost_of(record) == listed.cost_of(report), report
+
+
+def test_a_cost_that_is_reported_counts_where_the_rest_cannot_be_read() -> None:
+    endless: dict[str, Any] = {}
+    endless["details"] = endless
+    broken: list[dict[str, Any]] = [{"trafficType": []}, {"details": endless}]
+    for one in broken:
+        record = billed_usage({**PLAIN, **one, "cost": 0.25})
+        assert (record.total, record.cost, record.full) == (1_100, 0.25, False)

@@ -306,6 +306,16 @@ def test_a_limit_of_nothing_stays_for_any_number_of_answers() -> None:
     assert sent(COMPLETIONS, body, max_tokens=0) == body
 
 
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [(CHAT, "max_tokens"), (COMPLETIONS, "max_tokens"), (RESPONSES, "max_output_tokens")],
+)
+def test_a_limit_that_is_a_text_is_sent_as_the_number_that_is_held(path: str, field: str) -> None:
+    for text, held in (("1_000", 1_000), (" 20 ", 20), ("2e1", 20)):
+        body = {**BODIES[path], field: text}
+        assert sent(path, body) == {**body, field: held}
+
+
 def test_a_limit_of_google_that_is_given_twice_is_sent_once() -> None:
     twice = {"maxOutputTokens": 50, "max_output_tokens": 90}
     body = {**BODIES[GENERATE], "generationConfig": twice, "generation_config": {"a": 1}}
