@@ -15,6 +15,7 @@ know for them, they have as their `ledger.process.PROCESS`.
 | `ROUTERS` | the budgets of LiteLLM's routers, by the mark of their calls | kept | |
 | `FRAME_OWNERS` | the `with`s that generators have entered, by the frame's id | kept | |
 | `TOOL_GROUPS` | groups of processes that run tools | left to the parent | killed |
+| `HELPERS` | processes of proxies that read large bodies | left to the parent | ended by it |
 | `REPLACED` | methods that were replaced, once each | kept | |
 | `PLUGINS` | adapters and engines of other packages, by group and name | kept | |
 | `OBSERVERS` | observers of calls, for telemetry | kept | |
@@ -76,6 +77,7 @@ DEPLOYED: "dict[tuple[str, str], str]" = {}
 ROUTERS: "WeakValueDictionary[str, Any]" = WeakValueDictionary()
 FRAME_OWNERS: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
 TOOL_GROUPS: "set[int]" = set()
+HELPERS: "set[int]" = set()
 REPLACED: "set[tuple[Any, str]]" = set()
 PLUGINS: "dict[tuple[str, str], Any]" = {}
 OBSERVERS: "list[Any]" = []
@@ -166,6 +168,7 @@ def _after_fork(in_child: bool) -> None:
         _closed_files.pop().after_fork(in_child)
     if in_child:
         TOOL_GROUPS.clear()
+        HELPERS.clear()
         UNTOLD.clear()
         LATE_CALLS.clear()
         for one in (*OPEN_CALLS, *_forkable):

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.hold import Balance
 from budget_core.provider import maybe_await
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.http.attempt import Terms
+from budget_cpython.proxy.body_helper import BodyHelper, HelpedBody
 from budget_cpython.proxy.recorder import RecordedCall
 from budget_cpython.proxy.usage_by_model import UsageByModel
 from budget_cpython.wall_clock import WALL
@@ -32,15 +34,17 @@ class Rules:
 class ProxyAccount:
     """One account's rules, with the record of what its calls used."""
 
-    def __init__(self, rules: Rules, record: UsageByModel) -> None:
+    def __init__(self, rules: Rules, record: UsageByModel, helper: BodyHelper) -> None:
         self.strict = rules.strict
         self._rules = rules
         self._record = record
+        self._body = partial(HelpedBody, helper, not rules.notices)
 
     def terms(self) -> Terms:
         """Return the accounts of one call; its observer records the call."""
         rules = self._rules
-        return Terms(rules.accounts, RecordedCall(self._record), as_asked=not rules.notices)
+        observer = RecordedCall(self._record)
+        return Terms(rules.accounts, observer, as_asked=not rules.notices, body=self._body)
 
     async def refuse_spent(self) -> None:
         """Raise `BudgetExceededError` if no model call can fit: calls or tokens are spent.

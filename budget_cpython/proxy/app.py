@@ -22,6 +22,7 @@ from budget_cpython.adapters.http.client import budgeted_http_client
 from budget_cpython.context.deadline import Deadline
 from budget_cpython.proxy.access import Access
 from budget_cpython.proxy.accounts import ProxyAccount, Rules
+from budget_cpython.proxy.body_helper import BodyHelper
 from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.forward import Forward
 from budget_cpython.proxy.headers import to_upstream
@@ -118,6 +119,7 @@ class Proxy:
 
         self._rules_of = rules_of
         self._account = lru_cache(_MOST_ACCOUNTS)(self._open_account)
+        self._helper = BodyHelper()
         self._running: set[asyncio.Task[Any]] = set()
         self._ledgers: dict[int, BudgetAccount] = {}  # one of each ledger, by its id
         timeout = httpx.Timeout(upstream_timeout_s, connect=_CONNECT_S, pool=None)
@@ -159,6 +161,7 @@ class Proxy:
             client, self._client = self._client, None
             if client is not None:
                 await client.aclose()
+            self._helper.close()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LEDGER_S):
                     await self._settle_all()
@@ -242,7 +245,7 @@ class Proxy:
         for account in rules.accounts:
             if not isinstance(account.ledger, memory.Ledger):
                 self._ledgers[id(account.ledger)] = account
-        return ProxyAccount(rules, self.usage)
+        return ProxyAccount(rules, self.usage, self._helper)
 
     def _prepare(self, scope: Scope, headers: Headers, path: bytes, vendor: str) -> Forward:
         """Return how a request is sent on; `HTTPException` for one that is not."""

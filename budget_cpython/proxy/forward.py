@@ -16,6 +16,7 @@ from budget_cpython.adapters.refusals import refusal
 from budget_cpython.context.deadline import Deadline
 from budget_cpython.context.process_state import OBSERVERS
 from budget_cpython.proxy.accounts import ProxyAccount
+from budget_cpython.proxy.body_helper import HelperLostError
 from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.headers import Headers, to_client
 from budget_cpython.vendors.body import LARGE
@@ -73,6 +74,9 @@ class Forward:
             log.info("%s: %s: %s", self.url.host, type(error).__name__, error)
             text = f"the upstream did not answer ({type(error).__name__})"
             await exchange.refuse(HTTPException(502, text))
+        except HelperLostError as error:
+            log.warning("%s: %r", error, error.__cause__)
+            await exchange.refuse(HTTPException(503, str(error)))
 
     async def _run_in_time(self, exchange: Exchange, body: bytes) -> None:
         terms = self.account.terms()

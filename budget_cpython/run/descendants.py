@@ -6,6 +6,8 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+from budget_cpython.context.process_state import HELPERS
+
 _SET_CHILD_SUBREAPER = 36  # of Linux's prctl
 _ZOMBIE = "Z"
 
@@ -22,9 +24,12 @@ def adopt_orphans() -> bool:
 
 
 def descendants() -> list[int]:
-    """Return the ids of all descendants that have not ended, parents before their children."""
+    """Return the ids of all descendants that have not ended, parents before their children.
+
+    The helpers of this process's own proxy are left out: they end with it.
+    """
     children: dict[int, list[int]] = {}
-    ended = set()
+    ended = set(HELPERS)
     for pid, parent, state in _processes():
         children.setdefault(parent, []).append(pid)
         if state.startswith(_ZOMBIE):

@@ -16,7 +16,7 @@ LARGE: Final = 65_536  # bytes: an event loop has a larger body read elsewhere
 MAX_VALUES: Final = 500_000  # embeddings take 300,000 tokens a request
 MAX_DEPTH: Final = 100
 _BOM: Final = b"\xef\xbb\xbf"
-_TEXT: Final = re.compile(rb'"[^"]*+"')
+_TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _A_NUMBER: Final = 4  # bytes: a token
 _MOST_NAME: Final = 60
 # Fields whose text is not read as text: what is attached, and what only a vendor can read.
@@ -126,8 +126,10 @@ def decode(content: bytes) -> Json:
 
     Raises `UnreadableRequestError` for any other body, for more than `MAX_VALUES` values or
     `MAX_DEPTH` levels, for a key that comes twice, and for one in another case than servers read.
+    A bytearray is emptied meanwhile, to save memory.
     """
-    data = content.removeprefix(_BOM)
+    data = content[len(_BOM) :] if content.startswith(_BOM) else content
+    marks = data.count(b"[") + data.count(b"{")
     if len(data) > MAX_VALUES:
         _check_values(data)
     names: set[str] = set()
@@ -140,14 +142,17 @@ def decode(content: bytes) -> Json:
         return found
 
     try:
-        body = json.loads(data.decode(), object_pairs_hook=with_keys_once)
+        text = data.decode()
+        if isinstance(content, bytearray):
+            content.clear()
+        body = json.loads(text, object_pairs_hook=with_keys_once)
     except RecursionError:
         raise _too_deep() from None
     except ValueError:
         body = None
     if type(body) is not dict:
         raise UnreadableRequestError("the request's body is not a JSON object")
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+    if marks > MAX_DEPTH:
         text_bytes(body)  # which has a bound on levels
     for name in names - _READ:
         if name.casefold() in _FOLDED:
@@ -165,7 +170,8 @@ def encode(body: Json) -> bytes:
         if isinstance(value, list) and value:
             inner = b"["
             for item in value:
-                written.write(inner + _encoded(item))
+                written.write(inner)
+                written.write(_encoded(item))
                 inner = b", "
             written.write(b"]")
         else:
@@ -186,7 +192,7 @@ def _check_values(data: bytes) -> None:
     """Count values, before they take memory: all marks, then those that are in no text."""
     marks = (b",", b":", b"[", b"{")
     if sum(map(data.count, marks)) > MAX_VALUES:
-        outside = _TEXT.sub(b"", data.replace(rb"\\", b"").replace(rb"\"", b""))
+        outside = _TEXT.sub(b"", data)
         if sum(map(outside.count, marks)) > MAX_VALUES:
             text = f"the request's body has more than {MAX_VALUES:,} values"
             raise UnreadableRequestError(text)

@@ -122,9 +122,10 @@ class WireBody:
 
     def read(self) -> LlmRequest:
         """Return the request that the body makes; raises `UnreadableRequestError`."""
+        size = len(self._content)
         self._fields = self._form.decode(self._content, self._content_type)
         request = self._form.read(self._fields)
-        if len(self._content) > LARGE:  # where fields that nothing here reads count, too
+        if size > LARGE:  # where fields that nothing here reads count, too
             request.raise_to(text_bytes(self._fields))
         return request
 

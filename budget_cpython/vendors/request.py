@@ -75,6 +75,12 @@ class LlmRequest:
         tools = {"name": "", "arguments": {"tools": self.tools}}
         return [*self.messages, {"role": "system", "tool_calls": [{"function": tools}]}], None
 
+    def count_tools(self) -> None:
+        """Have the tools count as a part of the prompt; none is left to be withdrawn."""
+        if self.tools:
+            messages, self.tools = self.without_tools()
+            self.messages = counted(_A_TOKEN * (estimate_tokens(messages) - _A_MESSAGE))
+
     def raise_to(self, size: int) -> None:
         """Have prompt and tools count at least as `size` bytes of text, and what is attached."""
         least = tokens_in(size) + self.attached - estimate_tokens([], self.tools)
