@@ -41,7 +41,7 @@ from budget_cpython.ledger.redis.runner import Runner
 from tests.ledger import engines
 
 PACKAGES = ("budget_core", "budget_cpython")
-MOST_LINES = 36_880  # of both packages
+MOST_LINES = 36_910  # of both packages
 MOST_CALLED = 320
 MOST_FILES = 55
 MOST_HOPS = 16

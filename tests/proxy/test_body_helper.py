@@ -174,7 +174,7 @@ def test_a_call_whose_helper_dies_is_503_and_counts_nothing() -> None:
 PROGRAM = """
 import time
 from budget_cpython.proxy.body_helper import HELPED, BodyHelper, HelpedBody
-from budget_cpython.vendors.known import find_format
+from budget_cpython.vendors.registry import find_format
 helper = BodyHelper()
 content = b'{"model": "m", "messages": ["' + b"a" * HELPED + b'"]}'
 HelpedBody(helper, True, find_format("POST", "/v1/chat/completions"), content).read()
