@@ -137,9 +137,9 @@ class Tracker(Protocol):
 
 
 class Enforcer(Protocol):
-    """What decides over a call near a limit: a `BudgetWrapper`, or the account of an SDK's calls.
+    """The settings and hooks of limits: a `BudgetWrapper`, or the account of an SDK's calls.
 
-    Its tracker remembers what was announced, and has the thresholds in its `config`.
+    Its tracker has the thresholds in its `config`, and remembers the warnings that were given.
     """
 
     @property

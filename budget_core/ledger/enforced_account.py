@@ -105,10 +105,10 @@ class _TrackerAccount:
 class EnforcedAccount(LedgerAccount):
     """An account of a ledger whose limits are enforced as an `enforcer` says.
 
-    That has the hooks to call, and says whether to estimate: a `BudgetWrapper` for the calls of a
+    The enforcer has the hooks, and says whether to estimate: a `BudgetWrapper` for the calls of a
     provider. `unpriced` counts the calls whose reports name something that their price does not
-    cover, `cut_short` the answers that ended at a limit which the budget lowered. One that is
-    `alone` enforces by itself what no tracker does before it.
+    cover, `cut_short` the answers that ended at a limit which the budget lowered. An account that
+    is `alone` enforces its limits by itself: no tracker does so before it.
     """
 
     SHOWN = ("flush", "ledger_error", "unpriced", "cut_short")  # also as the wrapper's own

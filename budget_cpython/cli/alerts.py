@@ -97,7 +97,7 @@ def _told_to_stop() -> threading.Event:
 def _test(options: argparse.Namespace) -> int:
     """Send one test alert to each channel.
 
-    It is no crossing.
+    It is marked as a test, and counts as no crossing.
 
     examples:
       microbudget alerts test budgets.toml

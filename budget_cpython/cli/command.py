@@ -1,4 +1,4 @@
-"""What all commands share: how their parsers are made, and how an error ends one."""
+"""Shared by all commands: how their parsers are made, and how an error ends one."""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""What the commands `run`, `serve` and `proxy` share: ledgers, keys, where to listen, workers."""
+"""Shared by the commands `run`, `serve` and `proxy`: ledgers, keys, where to listen, workers."""
 
 import argparse
 import os

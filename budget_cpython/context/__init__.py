@@ -1,1 +1,1 @@
-"""What is around code: blocks, deadlines, and the state of the whole process."""
+"""The context of code: blocks and deadlines around it, and the state of its whole process."""

@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def passed_on(method: F) -> F:
-    """Return a ledger's method of this signature that has `_do` do it, or `_settle`."""
+    """Return a ledger's method of this signature, which `_do` or `_settle` does."""
     name, likeness = method.__name__, cast(Any, method)
     ask_name = "_settle" if OPERATIONS[name].settles else "_do"
     count, defaults = likeness.__code__.co_argcount, likeness.__defaults__ or ()
@@ -46,7 +46,7 @@ def passed_on(method: F) -> F:
 class Passthrough(JournaledLedger):
     """A `JournaledLedger` all of whose operations are done by `_do`.
 
-    `WAITS_INSIDE` is whether what is asked waits for holds by itself.
+    `WAITS_INSIDE` is whether the ledger behind it waits for holds by itself.
     """
 
     WAITS_INSIDE = False

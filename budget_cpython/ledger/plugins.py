@@ -1,4 +1,4 @@
-"""What other packages add: adapters of `budgeted`, and engines of `open_ledger`.
+"""Plugins of other packages: adapters of `budgeted`, and engines of `open_ledger`.
 
 A program registers one by a decorator, an installed package by an entry point of the same name.
 """

@@ -1,4 +1,4 @@
-"""Add up what calls used by model and tool, and tell their ledger."""
+"""The usage of calls by model and tool, added up for their ledger."""
 
 import time
 from threading import Lock, RLock, Thread
@@ -89,14 +89,14 @@ class UsageLog:
             self._begin_to_tell()
 
     def take(self) -> "Usage":
-        """Return what the ledger was not told yet: it is told now."""
+        """Return the usage that the ledger lacks; the caller adds it now."""
         with self._lock:
             used, self._rows, self._kept = self._rows, {}, None
             UNTOLD.discard(self)
         return used
 
     def keep(self, used: "Usage", error: Exception) -> None:
-        """Tell the ledger again later, unless it may have been told."""
+        """Keep usage for a later attempt, unless the ledger may have it."""
         if not self._has_failed:
             self._has_failed = True
             _log_failure("warning", error)

@@ -1,1 +1,1 @@
-"""What models cost: the list of prices, units billed, and how long answers are."""
+"""The prices of models: the list, own tables, deployments, and the models that may answer."""

@@ -45,7 +45,7 @@ def read_budget(text: str) -> ParsedBudget:
 
 
 def read_prices(file: str) -> Callable[[], PriceTable]:
-    """Return what loads the prices of a TOML file, then those of the list.
+    """Return a function that loads the prices of a TOML file, then those of the list.
 
     Raises `ValueError` for a malformed file, and `OSError`.
     """

@@ -98,7 +98,7 @@ def plan_routes(
 
 
 def check_upstreams(upstreams: Mapping[str, str]) -> None:
-    """Raise `ValueError` for a name or a URL that the proxy refuses, without loading it if none."""
+    """Raise `ValueError` for an upstream that the proxy refuses; without any that is not loaded."""
     others = {name: url for name, url in upstreams.items() if _VENDORS.get(name) != url}
     if others:
         from budget_cpython.proxy.upstreams import Upstream

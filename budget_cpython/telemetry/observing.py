@@ -55,7 +55,7 @@ def unobserve(observer: CallObserver) -> None:
 
 
 def _watched() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
-    """Return the methods that are replaced while somebody observes, and what replaces them.
+    """Return the methods that are replaced while there is an observer, and their replacements.
 
     So a call asks for observers once, when it has ended.
     """

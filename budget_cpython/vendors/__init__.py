@@ -1,1 +1,1 @@
-"""What vendors of models speak and bill."""
+"""The APIs of vendors of models: formats of requests and answers, and the units that they bill."""

@@ -1,4 +1,4 @@
-"""What vendors bill: where an answer says it, which price it takes, what bounds it in a request.
+"""The units that vendors bill: where a report has each, its price, and its bound in a request.
 
 Reading, holding and marking follow from this table: what no row covers marks a call as not fully
 priced. Plain tokens, with those of a cache and of reasoning, are read by `budget_core.usage`.

@@ -1,4 +1,4 @@
-"""Read what a call used, with all units that its vendor bills."""
+"""Read the usage of a call, with all units that its vendor bills."""
 
 from dataclasses import asdict, is_dataclass
 
@@ -21,7 +21,7 @@ _PLACES: "Final" = {
 
 
 class BilledUsage(Usage):
-    """What one call used, with what its vendor bills beside plain tokens.
+    """The usage of one call, with the units that its vendor bills beside plain tokens.
 
     - `units`: how many of each unit of the table `UNITS` the report names, zeros included.
     - `full`: whether the table covers all that the report names.
@@ -47,7 +47,7 @@ class BilledUsage(Usage):
 
 
 def billed_usage(report: "Any") -> BilledUsage:
-    """Return what a vendor's report, or a `Usage` with one, says was used. Never raises.
+    """Return the usage in a vendor's report, or in a `Usage` with one. Never raises.
 
     A report is a dict, an object of a vendor's SDK, or `None`.
     """

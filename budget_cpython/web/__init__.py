@@ -1,1 +1,1 @@
-"""What every HTTP service here shares: connections, keys, addresses and refusals."""
+"""Shared by all HTTP services here: connections, keys, addresses and refusals."""

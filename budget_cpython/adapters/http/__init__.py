@@ -1,1 +1,1 @@
-"""Budgets round HTTP clients: what an SDK sends and is answered."""
+"""Budgets round the HTTP clients of SDKs: their requests, answers and streams."""

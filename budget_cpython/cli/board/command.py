@@ -1,4 +1,4 @@
-"""What the commands `microbudget board …` share: their help and their question."""
+"""Shared by the commands `microbudget board …`: their help and the confirmation."""
 
 import sys
 from collections.abc import Callable

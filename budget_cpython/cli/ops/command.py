@@ -1,4 +1,4 @@
-"""What the commands for operators share: the ledger, JSON and the question."""
+"""Shared by the commands for operators: the ledger, JSON and the confirmation."""
 
 import argparse
 import json
