@@ -21,8 +21,8 @@ def _add(options: argparse.Namespace) -> int:
     rights, on the account and all below it; a device that leases blocks needs the first three:
       reserve  hold amounts before calls, and settle, extend and release holds
       charge   record amounts as spent, also past the limits of the account and of those above it
-      read     balances, histories, limits, holds
-      limits   change limits, also those of the account itself: for operators
+      read     balances, histories, limits, holds, events, usage
+      limits   change limits, also those of the account itself, and note events: for operators
 
     examples:
       microbudget serve key add pico --account org/lab --keys keys.json

@@ -13,8 +13,8 @@ from budget_cpython.ledger.opening import sqlite_path
 def backup(options: argparse.Namespace) -> int:
     """Copy an SQLite ledger, also while it is in use.
 
-    FILE is new, and for you alone. The ledger may be in use. docs/operating.md says how to restore
-    one, and how to back up Redis, Postgres and a service.
+    FILE is new, and for you alone. docs/operating.md says how to restore one, and how to back up
+    Redis, Postgres and a service.
 
     examples:
       microbudget backup ledger-backup.db
