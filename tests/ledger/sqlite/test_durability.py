@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,10 @@ from budget_core.ledger.limit import Limit
 from budget_cpython import open_ledger
 from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.sqlite import SqliteLedger
-from tests.ledger.sqlite.watch import NOON, ONE, Watch, watched
+from tests.ledger.sqlite.watch import NOON, ONE, Watch
 from tests.paths import ROOT
 
 FULL, NORMAL = 2, 1  # of SQLite's PRAGMA synchronous
-
-
-@pytest.fixture
-def watch() -> Iterator[Watch]:
-    with watched() as watch:
-        yield watch
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
 
 
 def open_at(path: Path, durability: str) -> SqliteLedger:

@@ -14,22 +14,11 @@ from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavai
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.forked import in_child
-from tests.ledger.sqlite.watch import Watch, watched
+from tests.ledger.sqlite.watch import Watch
 
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}
 MOST = 1 << 30
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
-@pytest.fixture
-def watch() -> Iterator[Watch]:
-    with watched() as watch:
-        yield watch
 
 
 @pytest.fixture

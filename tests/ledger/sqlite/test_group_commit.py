@@ -38,20 +38,8 @@ from tests.ledger.sqlite.watch import (
     nothing,
     until,
     waits,
-    watched,
     while_it_commits,
 )
-
-
-@pytest.fixture
-def watch() -> Iterator[Watch]:
-    with watched() as watch:
-        yield watch
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
 
 
 @pytest.fixture

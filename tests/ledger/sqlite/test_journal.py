@@ -25,11 +25,6 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
 def make_first_version(path: Path, source: Path) -> None:
     """Make a file as the first version had it, with the accounts and holds of another one."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:

@@ -1,7 +1,6 @@
 """Threads, processes and SIGKILLs on one ledger's file; and rows that do not pile up."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,12 @@ from budget_cpython.ledger.sqlite import SqliteLedger, loaded_ledger
 from budget_cpython.ledger.sqlite.loaded_ledger import SWEEP_EVERY
 from tests.in_memory import MEMORY
 from tests.ledger.sqlite import kills as ledger_kills
-from tests.ledger.sqlite.watch import Watch, watched
+from tests.ledger.sqlite.watch import Watch
 from tests_micro.script import Script, says
 
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}
 HOUR = 3600
-
-
-@pytest.fixture
-def watch() -> Iterator[Watch]:
-    with watched() as watch:
-        yield watch
 
 
 @pytest.mark.parametrize("durability", ["full", "settle"])

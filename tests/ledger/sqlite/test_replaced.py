@@ -21,11 +21,6 @@ ONE = {"tokens": 1}
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
-@pytest.fixture
 def ledger(path: Path) -> Iterator[SqliteLedger]:
     with SqliteLedger(path, clock=lambda: NOON) as ledger:
         ledger.set_limits("org", [Limit("tokens", None, "day")])
