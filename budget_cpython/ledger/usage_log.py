@@ -101,10 +101,14 @@ class UsageLog:
             self._has_failed = True
             _log_failure("warning", error)
         if isinstance(error, LedgerError) and getattr(error, "applied", False) is False:
-            with self._lock:
-                for place in used:
-                    self._add(place, used[place])
-                self._wait_for_end()
+            self.put_back(used)
+
+    def put_back(self, used: "Usage") -> None:
+        """Tell the ledger later what it was certainly not told."""
+        with self._lock:
+            for place in used:
+                self._add(place, used[place])
+            self._wait_for_end()
 
     def flush(self) -> None:
         """Tell a ledger that blocks what it was not told yet."""

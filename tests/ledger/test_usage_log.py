@@ -119,6 +119,27 @@ def test_usage_in_a_commit_that_fails_comes_with_the_next_unless_it_may_be_there
         assert [one.spent for one in ledger.balance("org")] == [6]
 
 
+@pytest.mark.parametrize("at", ["UPDATE holds", "INTO usage", "COMMIT"])
+def test_usage_comes_with_the_next_settlement_if_one_is_interrupted(
+    tmp_path: Path, at: str
+) -> None:
+    def interrupt(statement: str, values: Any) -> None:
+        if at in statement:
+            watch.before = nothing
+            raise KeyboardInterrupt
+
+    with watched() as watch, SqliteLedger(tmp_path / "ledger.db") as ledger:
+        ledger.set_limits("org", [Limit("tokens", 10_000)])
+        hold = ledger.reserve("org", {"tokens": 6})
+        note(ledger)
+        watch.before = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            ledger.commit(hold)
+        assert ledger.usage() == []
+        ledger.commit(hold)
+        assert [row[3] for row in used(ledger)] == [CALL]
+
+
 def note(ledger: Any) -> None:
     usage = usage_log_of(ledger)
     assert usage is not None

@@ -56,13 +56,16 @@ class GroupCommit:
         self._waiting: list[_Request] = []
         close_before_forks(self)
 
-    def run(self, operations: Sequence[Operation]) -> list[Any]:
+    def run(
+        self, operations: Sequence[Operation], undone: list[Operation] | None = None
+    ) -> list[Any]:
         """Do a thread's operations in their order, in one commit; return once they are durable.
 
         Each has its result, or its error in the place of that; an error undoes the operation that
         raised it and no other, and a commit that fails fails all operations in it. An interrupt of
-        this thread leaves each operation done or undone. Those that are not done within the
-        connection's `timeout`, as others have the file, have a `LedgerUnavailableError`.
+        this thread leaves each operation done or undone; those that are certainly undone are added
+        to `undone`. Those that are not done within the connection's `timeout`, as others have the
+        file, have a `LedgerUnavailableError`.
         """
         until = time.monotonic() + self._connection.timeout
         requests = list(map(_Request, operations))
@@ -84,7 +87,11 @@ class GroupCommit:
                 one.result = error
             self._hand_over(batch, requests)
         except BaseException:
-            self._hand_over(batch, requests)  # again, if an interrupt came during the first
+            with self._changed:
+                if undone is not None:  # what neither list has, another thread may be doing
+                    mine = [one for one in (*batch, *self._waiting) if one in requests]
+                    undone += map(_operation, filterfalse(_is_done, mine))
+                self._hand_over(batch, requests)  # again, if an interrupt came during the first
             raise
         return list(map(_result, requests))
 

@@ -161,10 +161,16 @@ class SqliteLedger(Passthrough):
     def _settle(self, operation: str, *arguments: Any) -> Any:
         """Do an operation, and write what calls used until now in its commit."""
         operations: list[tuple[str, tuple[Any, ...]]] = [(operation, arguments)]
+        undone: list[tuple[str, tuple[Any, ...]]] = []
         used = self._usage.take()
         if used:
             operations.insert(0, ("tell_usage", (used,)))
-        *told, found = self._commits.run(operations)
+        try:
+            *told, found = self._commits.run(operations, undone)
+        except BaseException:
+            if used and any(one is operations[0] for one in undone):
+                self._usage.put_back(used)
+            raise
         for failure in told:
             if failure is not None:
                 self._usage.keep(used, failure)

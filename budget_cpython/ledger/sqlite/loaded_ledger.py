@@ -167,8 +167,9 @@ class LoadedLedger(memory.Ledger):
         return f"#{self._time:x}-{os.urandom(6).hex()}"  # in order, which keeps an index small
 
     def _count_accounts(self) -> int:
-        ((_, (count,)),) = rows.read(self._db, rows.TOTALS)
-        return int(count)
+        for _, (count,) in rows.read(self._db, rows.TOTALS):
+            return int(count)
+        raise sqlite3.DatabaseError("the ledger has no count of its accounts")
 
     def _find(self, hold: Hold) -> Hold:
         found = self._named.get(_name_of(check_hold(hold).path, hold.id))

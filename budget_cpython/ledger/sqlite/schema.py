@@ -66,8 +66,10 @@ def read_mark(db: sqlite3.Connection) -> tuple[str, str]:
 
 def syncs_all(db: sqlite3.Connection) -> bool:
     """Return whether every program that used the file has synced each transaction."""
-    (unsynced,) = db.execute("SELECT unsynced FROM durability").fetchone()
-    return not unsynced
+    row = db.execute("SELECT unsynced FROM durability").fetchone()
+    if row is None:
+        raise sqlite3.DatabaseError("the ledger does not say whether all was synced")
+    return not row[0]
 
 
 def note_unsynced(db: sqlite3.Connection) -> None:

@@ -169,3 +169,16 @@ def test_a_value_that_was_changed_is_found(
     found = answers(path)
     assert len(found) < len(expected)
     assert found == expected[: len(found)]
+
+
+@pytest.mark.parametrize("table", ["ledger", "totals", "durability"])
+def test_a_row_that_every_file_has_is_missed(tmp_path: Path, whole: bytes, table: str) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(whole)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(f"DELETE FROM {table}")  # noqa: S608 - of this test
+    with (
+        SqliteLedger(path, durability="settle") as ledger,
+        pytest.raises(LedgerCorruptError, match="is damaged"),
+    ):
+        ledger.set_limits("another", [Limit("tokens", 1)])
