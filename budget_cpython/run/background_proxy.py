@@ -85,7 +85,11 @@ class BackgroundProxy:
 
             self.gate = self._make()
             self._served.enter_context(serving(self.gate, self._listener, self._url))
-        except Exception as error:  # noqa: BLE001 - raised where the command has ended
-            self.error = error
+        except BaseException as error:  # noqa: BLE001 - raised where the command has ended
             self._listener.close()
+            if self._over.is_set():
+                return  # the command has ended by itself, as in its head start
+            if not isinstance(error, Exception):
+                error = RuntimeError(f"the proxy could not be loaded: {error!r}")
+            self.error = error
             self._fail()

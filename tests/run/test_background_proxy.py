@@ -136,6 +136,44 @@ def test_a_proxy_that_cannot_be_loaded_refuses_connections(
             httpx.get(url, timeout=PATIENCE)
 
 
+def test_a_proxy_that_a_module_ends_while_it_loads_refuses_connections(
+    listener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background_proxy, "_HEAD_START_S", 0)
+    failed = Event()
+
+    def make() -> ProxyGate:
+        raise SystemExit(9)
+
+    url = HERE.url(listener)
+    with BackgroundProxy(make, listener, url, failed.set) as proxy:
+        assert failed.wait(PATIENCE)
+        assert isinstance(proxy.error, RuntimeError)
+        assert "SystemExit(9)" in str(proxy.error)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(url, timeout=PATIENCE)
+
+
+def test_a_command_that_has_ended_needs_no_proxy_that_fails_then(
+    listener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background_proxy, "_HEAD_START_S", 0)
+    loading, ended, failed = Event(), Event(), Event()
+
+    def make() -> ProxyGate:
+        loading.set()
+        assert ended.wait(PATIENCE)
+        raise OSError("no room")
+
+    proxy = BackgroundProxy(make, listener, "", failed.set)
+    with ThreadPoolExecutor() as threads, proxy:
+        assert loading.wait(PATIENCE)
+        proxy._over.set()  # as at the end of this block
+        threads.submit(ended.set)
+    assert proxy.error is None
+    assert not failed.is_set()
+
+
 def test_a_command_is_ended_from_another_thread() -> None:
     with ThreadPoolExecutor() as threads:
         command = Command([PYTHON, "-c", "import time; time.sleep(600)"], environment(), grace=600)
