@@ -40,6 +40,7 @@ _KINDS: Final = {
 }
 
 Passed = Mapping[str, set[str]]  # features by version
+_ROOMS = ("frameworks", "http", "run")  # of budget_cpython, where adapters lie
 
 
 def adapters() -> dict[str, dict[str, str]]:
@@ -65,8 +66,17 @@ def test_files(adapter: str) -> list[Path]:
 
 
 def modules(adapter: str) -> list[Path]:
-    """Return the modules of an adapter: `NAME.py`, `NAME_ANYTHING.py`."""
-    return _files_of(adapter, "budget_cpython/adapters/")
+    """Return the modules of an adapter: `NAME.py`, or those of a folder of that name.
+
+    Raises `LookupError` if there is none.
+    """
+    name = adapter.replace("-", "_")
+    package = ROOT / "budget_cpython"
+    found = [path for path in package.rglob(f"{name}.py") if path.parent.name in _ROOMS]
+    found += (package / "adapters/frameworks" / name).glob("*.py")
+    if not found:
+        raise LookupError(f"the adapter {adapter} has no module")
+    return sorted(found)
 
 
 def _files_of(adapter: str, start: str) -> list[Path]:

@@ -10,8 +10,8 @@ from typing import Any, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from budget_cpython.web import AT_ONCE
 from budget_cpython.web.addresses import client_network
-from budget_cpython.web.error_responses import AT_ONCE
 
 ENDS_AT_STOP = "microbudget.ends_at_stop"  # in the scope of a request that has no end of its own
 MAX_HEADERS = 16_384  # bytes of a request's first line and headers, or of the trailers of its body

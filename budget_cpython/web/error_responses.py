@@ -12,6 +12,7 @@ from budget_core.ledger.errors import BudgetExceededError, LedgerError, LedgerUn
 from budget_core.ledger.hold import Balance
 from budget_core.until import LAST_DATE
 from budget_cpython.ledger.error_answers import LEDGER_ERRORS, rate_limit_headers
+from budget_cpython.web import AT_ONCE
 from budget_cpython.web.keys import Key
 
 HTTP_ERRORS = {
@@ -27,7 +28,6 @@ HTTP_ERRORS = {
     500: "internal",
     503: "keys_unavailable",
 }
-AT_ONCE = "microbudget.at_once"  # an extension of ASGI: a function that may send a whole answer
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 _MAX_MESSAGE = 500
 _encode = msgspec.json.Encoder().encode
