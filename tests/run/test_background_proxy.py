@@ -14,7 +14,6 @@ from budget_cpython.context.deadline import Deadline
 from budget_cpython.proxy.usage_by_model import UsageByModel
 from budget_cpython.run import background_proxy
 from budget_cpython.run.background_proxy import BackgroundProxy
-from budget_cpython.run.command import Command
 from budget_cpython.run.gate import ProxyGate
 from budget_cpython.web.addresses import ListenAddress
 from tests.paths import ROOT
@@ -32,6 +31,14 @@ code = main(["run", "--budget", "$1 + 10 min", "--quiet", "--", *sys.argv[1:]])
 slow = ("asyncio", "httpx", "pydantic", "genai_prices", "rich", "starlette", "uvicorn")
 print(*(name for name in slow if name in sys.modules))
 sys.exit(code)
+"""
+_ENDED = """
+import os, sys
+from threading import Thread
+from budget_cpython.run.command import Command
+command = Command([sys.executable, "-c", "import time; time.sleep(600)"], os.environ, grace=600)
+Thread(target=command.end).start()
+sys.exit(command.run().code)
 """
 
 
@@ -65,8 +72,13 @@ def until(is_so: Callable[[], bool]) -> None:
 
 def program(seconds: float, *command: str, before: str = "") -> "subprocess.CompletedProcess[str]":
     text = _RUN.replace("SECONDS", str(seconds)).replace("BEFORE", before)
+    return python(text, *command)
+
+
+def python(text: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program in a process of its own: a command's end takes all descendants with it."""
     return subprocess.run(
-        [PYTHON, "-c", text, *command],
+        [PYTHON, "-c", text, *arguments],
         cwd=ROOT,
         env=environment(),
         capture_output=True,
@@ -175,10 +187,8 @@ def test_a_command_that_has_ended_needs_no_proxy_that_fails_then(
 
 
 def test_a_command_is_ended_from_another_thread() -> None:
-    with ThreadPoolExecutor() as threads:
-        command = Command([PYTHON, "-c", "import time; time.sleep(600)"], environment(), grace=600)
-        threads.submit(command.end)
-        assert command.run().code == 128 + 15
+    done = python(_ENDED)
+    assert (done.returncode, done.stderr) == (128 + 15, "")
 
 
 def test_nothing_that_takes_long_is_loaded_before_the_command_runs() -> None:
