@@ -17,7 +17,6 @@ from budget_cpython.vendors.request import (
 )
 
 _AT_LIMIT: Final = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")
-_LONGEST_NUMBER: Final = 1_000  # characters
 _PLAIN: Final = frozenset(["role", "content", "name", "tool_call_id"])
 
 
@@ -152,7 +151,7 @@ def as_count(value: Any) -> int | None:
     text.
     """
     if isinstance(value, float | str):
-        if isinstance(value, str) and len(value) > _LONGEST_NUMBER:
+        if isinstance(value, str) and len(value) > LARGE:
             raise UnreadableRequestError("the request has a number that is a long text")
         try:
             number = float(value)

@@ -160,6 +160,11 @@ def test_a_number_that_is_a_long_text_is_refused(field: str) -> None:
         WireBody(format_at(CHAT), content).read()
 
 
+def test_a_limit_of_many_digits_is_no_limit() -> None:
+    content = encoded({"model": "m", "messages": [], "max_tokens": "1" * 1_500})
+    assert WireBody(format_at(CHAT), content).read().max_tokens is None
+
+
 def test_a_long_text_for_speech_counts_its_characters() -> None:
     content = encoded({"model": "m", "input": "é" * LARGE}, is_ascii=False)
     request = WireBody(format_at("/v1/audio/speech"), content).read()
