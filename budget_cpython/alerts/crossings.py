@@ -1,7 +1,7 @@
 """Crossings of limits, noted once each in the log of a ledger."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 
 from budget_core.ledger.hold import Balance
@@ -30,9 +30,8 @@ class CrossingWatch:
         clock: Callable[[], float],
     ) -> None:
         self._ledger = ledger
-        self._channels = channels
         self._clock = clock
-        self._wants = cache(self._wanted_of)
+        self._wants = cache(partial(_wanted, channels))  # no cycle: a ledger left open is freed
         self._windows: dict[tuple[str, str, str], int] = {}  # when each began, at the last look
         self._known: set[str] = set()
 
@@ -57,12 +56,6 @@ class CrossingWatch:
             self._known = set(found)
         self._windows = windows
         return noted
-
-    def _wanted_of(self, account: str) -> tuple[list[int], bool]:
-        """Return the percents at which some channel wants an alert, and whether of forecasts."""
-        for_it = [channel for channel in self._channels if channel.is_for(account)]
-        percents = sorted({percent for channel in for_it for percent in channel.at})
-        return percents, any(channel.forecast for channel in for_it)
 
     def _crossed(self, row: Balance, now: int) -> Iterator[LedgerEvent]:
         """Yield the events of a balance, those of windows that ended over a day ago left out."""
@@ -117,3 +110,10 @@ def _event(kind: str, row: Balance, share: str = "", **more: int | None) -> Ledg
         **more,
     }
     return LedgerEvent(kind, row.account, details, f"{kind}/{account}/{rest}")
+
+
+def _wanted(channels: Sequence[AlertChannel], account: str) -> tuple[list[int], bool]:
+    """Return the percents at which some channel wants an alert, and whether of forecasts."""
+    for_it = [channel for channel in channels if channel.is_for(account)]
+    percents = sorted({percent for channel in for_it for percent in channel.at})
+    return percents, any(channel.forecast for channel in for_it)
