@@ -41,7 +41,7 @@ from budget_cpython.ledger.redis.runner import Runner
 from tests.ledger import engines
 
 PACKAGES = ("budget_core", "budget_cpython")
-MOST_LINES = 36_950  # of both packages
+MOST_LINES = 36_923  # of both packages
 MOST_CALLED = 260
 MOST_FILES = 47
 MOST_HOPS = 16

@@ -31,7 +31,7 @@ class Process:
         """Note the charge of a call, by its hold and its `Settlement`."""
 
     def as_one_call(self, path: str, strict: bool, asking: "Any") -> "Any":
-        """Return what to await in the place of a call on a path that may ask several times.
+        """Return the coroutine to await for a call, which may ask the ledger several times.
 
         One that is not `strict` is made whatever the ledger says.
         """

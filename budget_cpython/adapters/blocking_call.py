@@ -19,7 +19,7 @@ class BlockingCall(BudgetedCall):
         return self.begin_blocking()
 
     async def end(self, response: ChatResponse) -> None:
-        """Record what an answered call used as `end_blocking` does."""
+        """Record the usage of an answered call, as `end_blocking` does."""
         self.end_blocking(response)
 
     async def fail(self, error: BaseException) -> None:

@@ -198,7 +198,7 @@ def add_options(parser: Any, command: str, names: str) -> None:
 
 
 def _rows() -> dict[str, tuple[list[str], dict[str, Any]]]:
-    """Return what `add_argument` takes for each row of the table, by its command and name."""
+    """Return the arguments of `add_argument` for each row of the table, by command and name."""
     found = {}
     for text in re.split(r"\n+(?=\S)", _OPTIONS.strip()):
         head, words = re.split(r" {2,}|\n +", text, maxsplit=1)

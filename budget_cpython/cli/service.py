@@ -23,7 +23,7 @@ CONNECTIONS = (
 
 
 def ledger_options(options: argparse.Namespace, url: str) -> dict[str, Any]:
-    """Return what a ledger is opened with beside its URL: its key, if there is one."""
+    """Return the options of a ledger beside its URL: its key, if there is one."""
     if options.ledger_key is None:
         return {}
     from budget_cpython.files.settings_file import read_secret
@@ -96,7 +96,7 @@ def open_keys(options: argparse.Namespace) -> "KeyFile | None":
 
 
 def prepare_service(options: argparse.Namespace) -> "Callable[..., int]":
-    """Return what serves an app, with `workers=N` processes, where the options say.
+    """Return the function that serves an app at the options' address, in `workers=N` processes.
 
     Raises `ValueError` for an address that others reach, where there are no keys.
     """

@@ -261,7 +261,7 @@ def _is_inside(llm: Any) -> bool:
 
 @asynccontextmanager
 async def _answering(llm: Any, call: BudgetedCall) -> AsyncIterator[_Answering]:
-    """Note what is said of a call meanwhile; settle it if it fails."""
+    """Note the events of a call meanwhile; settle it if it fails."""
     state = _Answering(llm, call)
     before = _ANSWERING.set(state)
     try:

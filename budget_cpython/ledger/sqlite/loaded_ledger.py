@@ -143,7 +143,7 @@ class LoadedLedger(memory.Ledger):
             self._forget()
 
     def _forget(self) -> None:
-        """Forget what is loaded."""
+        """Drop the accounts, buckets and holds that are loaded."""
         self._accounts.clear()
         self._live.clear()
         self._by_id: dict[int, Bucket] = {}
@@ -154,7 +154,7 @@ class LoadedLedger(memory.Ledger):
         self._finish()
 
     def _finish(self) -> None:
-        """Forget what was to be saved."""
+        """Drop the changes that are to be saved."""
         self._settled.clear()
         self._windows: dict[memory.CountedLimit, Any] = {}  # the current bucket as loaded
         self._touched: dict[str, Hold] = {}  # which may have changed, or are new
